@@ -90,7 +90,7 @@ public final class DistributedLock {
      * @return the lease, or empty if the lock is held
      */
     public Optional<Lease> tryAcquire() throws InterruptedException {
-        return engine.acquire(name, terms(), false, 0);
+        return engine.waiters.acquire(name, terms(), false, 0);
     }
 
     /**
@@ -99,12 +99,13 @@ public final class DistributedLock {
      * @return the lease, or empty if the lock was held all that time
      */
     public Optional<Lease> tryAcquire(Duration patience) throws InterruptedException {
-        return engine.acquire(name, terms(), true, patience(patience));
+        return engine.waiters.acquire(name, terms(), true, patience(patience));
     }
 
     /** Waits as long as it takes. */
     public Lease acquire() throws InterruptedException {
-        return engine.acquire(name, terms(), true, Nanos.FOREVER)
+        return engine.waiters
+                .acquire(name, terms(), true, Nanos.FOREVER)
                 .orElseThrow(() -> new IllegalStateException("73 years were not enough to acquire " + name));
     }
 
@@ -113,7 +114,7 @@ public final class DistributedLock {
      * already, by a cancel, a timeout or in any other way, is released; completing it ends the wait.
      */
     public CompletableFuture<Optional<Lease>> tryAcquireAsync(Duration patience) {
-        return engine.acquireAsync(name, terms(), patience(patience));
+        return engine.waiters.acquireAsync(name, terms(), patience(patience));
     }
 
     /**

@@ -1,7 +1,6 @@
 package dev.mortise.lock;
 
 import dev.mortise.lock.Waiter.Terms;
-import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.Guarantees;
@@ -15,7 +14,6 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -44,28 +42,23 @@ final class Engine {
     private static final SecureRandom RANDOM = new SecureRandom();
     private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
 
-    /** How much longer than the store's first pause a pause between two questions gets. */
-    private static final int LONGEST_PAUSE = 16;
-
     final String store;
     final Guarantees guarantees;
     final TimeSource time;
-    private final Gateway gateway;
-    private final Workers workers;
-    private final long callTimeout;
+    final Gateway gateway;
+    final Workers workers;
+    final long callTimeout;
     private final String label;
-    private final Events events;
-    private final SplittableRandom jitter;
+    final Events events;
+    final SplittableRandom jitter;
 
-    private final ReentrantLock mutex = new ReentrantLock();
-    private final Alarms alarms;
+    final ReentrantLock mutex = new ReentrantLock();
+    final Alarms alarms;
+    final Waiters waiters = new Waiters(this);
+    final Undos undos = new Undos(this);
     private final Map<String, Hold> holds = new HashMap<>();
-    private final Map<String, LinkedHashSet<Waiter>> lines = new HashMap<>();
-    private final Set<Waiter> outsideLines = new HashSet<>();
-    private final Set<Undo> undos = new LinkedHashSet<>();
     private final Map<String, Heir> heirs = new HashMap<>();
-    private boolean closed;
-    private @Nullable CompletableFuture<Void> undone;
+    boolean closed;
 
     Engine(
             String store,
@@ -99,85 +92,15 @@ final class Engine {
         }
     }
 
-    private String newOwner() {
+    String newOwner() {
         byte[] bits = new byte[16];
         RANDOM.nextBytes(bits);
         return label + "~" + BASE64.encodeToString(bits);
     }
 
-    // ---------------------------------------------------------------------------------------------------- acquire
-
-    /**
-     * Acquires on the calling thread.
-     *
-     * @param wait whether to wait in line; if not, the store is asked once
-     */
-    Optional<Lease> acquire(String name, Terms terms, boolean wait, long patience) throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException();
-        }
-        Workers.Here here = workers.here();
-        Waiter waiter = start(name, terms, wait, patience, here);
-        try {
-            here.await(waiter.done);
-        } catch (InterruptedException e) {
-            abandon(waiter);
-            takeBack(waiter.done);
-            throw e;
-        }
-        return result(waiter.done);
-    }
-
-    /** Acquires without a thread of the caller. A lease that comes when the future is already complete is released. */
-    CompletableFuture<Optional<Lease>> acquireAsync(String name, Terms terms, long patience) {
-        CompletableFuture<Optional<Lease>> given = new CompletableFuture<>();
-        Waiter waiter = start(name, terms, true, patience, workers.waiting());
-        // On a waiting thread, because the user's own stages run there.
-        CompletableFuture<?> unused =
-                waiter.done.whenComplete((lease, error) -> workers.waiting().execute(() -> {
-                    boolean taken = error != null ? given.completeExceptionally(error) : given.complete(lease);
-                    if (!taken) {
-                        takeBack(waiter.done);
-                    }
-                }));
-        unused = given.whenComplete((lease, error) -> abandon(waiter));
-        return given;
-    }
-
-    private Waiter start(String name, Terms terms, boolean wait, long patience, Executor on) {
-        Waiter waiter = new Waiter(name, terms, wait && patience > 0, time.nanoTime(), patience, on);
-        mutex.lock();
-        try {
-            if (closed) {
-                throw closed();
-            }
-            if (!waiter.inLine) {
-                if (ownHold(name) != null) {
-                    finish(waiter, Optional.empty(), null);
-                } else {
-                    outsideLines.add(waiter);
-                    ask(waiter);
-                }
-                return waiter;
-            }
-            LinkedHashSet<Waiter> line = lines.computeIfAbsent(name, n -> new LinkedHashSet<>());
-            line.add(waiter);
-            if (patience > Nanos.of(terms.lease()) && waiter.runsOwnCalls) {
-                waiter.warning = alarms.at(waiter.start + Nanos.of(terms.lease()), () -> warnOfSelf(waiter));
-            }
-            if (line.size() == 1) {
-                askOrPark(waiter);
-            } else {
-                waiter.alarm = alarms.at(waiter.end, () -> finish(waiter, Optional.empty(), null));
-            }
-            return waiter;
-        } finally {
-            mutex.unlock();
-        }
-    }
-
     /** This client's live hold of the name, if there is one. */
-    private @Nullable Hold ownHold(String name) {
+    @Nullable
+    Hold ownHold(String name) {
         Hold hold = holds.get(name);
         if (hold != null && Nanos.reached(time.nanoTime(), hold.end)) {
             lose(hold, Loss.Reason.EXPIRED);
@@ -186,190 +109,13 @@ final class Engine {
         return hold;
     }
 
-    /**
-     * Asks the store, unless this client holds the lock itself: then nobody else can get it, and a place in a queue of
-     * the store is the only thing to be had there.
-     */
-    private void askOrPark(Waiter head) {
-        if (!guarantees.fair() && ownHold(head.name) != null) {
-            park(head);
-        } else {
-            ask(head);
-        }
+    /** Whether this client holds a later grant of the name, so that this one, answered late, must have ended. */
+    boolean outdated(Grant grant) {
+        Hold newer = ownHold(grant.name());
+        return newer != null && newer.token > grant.token();
     }
 
-    private void park(Waiter head) {
-        head.state = Waiter.State.PAUSING;
-        alarms.cancel(head.alarm);
-        head.alarm = alarms.at(head.end, () -> finish(head, Optional.empty(), null));
-    }
-
-    private void ask(Waiter waiter) {
-        alarms.cancel(waiter.alarm);
-        waiter.alarm = null;
-        waiter.state = Waiter.State.CALLING;
-        Claim claim = Claim.of(waiter.name, newOwner(), waiter.terms.lease());
-        waiter.claim = claim;
-        long now = time.nanoTime();
-        events.tell(LockEvent.Kind.ATTEMPT, claim, 0, 0, 0, null);
-        waiter.call = gateway.acquire(
-                claim, waiter.left(now), waiter.on, (attempt, error) -> answered(waiter, claim, attempt, error));
-    }
-
-    private void answered(Waiter waiter, Claim claim, @Nullable Attempt attempt, @Nullable Throwable error) {
-        mutex.lock();
-        try {
-            alarms.cancel(waiter.orphan);
-            Throwable failure = error;
-            Grant grant = null;
-            if (failure == null) {
-                grant = attempt == null ? null : attempt.grant().orElse(null);
-                String wrong = attempt == null ? "it answered null" : grant == null ? null : wrong(grant, claim);
-                if (wrong != null) {
-                    failure = senseless("acquire", claim.name(), wrong);
-                }
-            }
-            if (failure != null) {
-                if (mayHaveTakenEffect(failure)) {
-                    undo(claim, 0, true);
-                }
-                grant = null;
-            }
-            long now = time.nanoTime();
-            if (grant != null) {
-                boolean wanted = waiter.state != Waiter.State.DONE && !closed;
-                Hold hold = new Hold(grant, waiter.terms.holdAtMost(), now, waiter.threadId, waiter.acquiredHere);
-                if (wanted && !Nanos.reached(now, hold.end)) {
-                    finish(waiter, Optional.of(hold(hold, now - waiter.start)), null);
-                    return;
-                }
-                // Too late for its deadline or for its caller: to be counted on by nobody.
-                undo(claim, grant.token(), false);
-            }
-            if (waiter.state == Waiter.State.DONE) {
-                return;
-            }
-            if (failure != null) {
-                finish(waiter, Optional.empty(), failure);
-            } else if (!waiter.inLine || Nanos.reached(now, waiter.end)) {
-                finish(waiter, Optional.empty(), null);
-            } else {
-                pause(waiter, grant == null ? attempt : null, now);
-            }
-        } finally {
-            mutex.unlock();
-        }
-    }
-
-    /** Until the next question: doubled from try to try, never past the known end of the holder's lease or of the wait. */
-    private void pause(Waiter head, @Nullable Attempt held, long now) {
-        if (ownHold(head.name) != null) {
-            park(head);
-            return;
-        }
-        long shortest = held == null ? callTimeout / 16 : Nanos.of(held.pause());
-        head.pause = head.pause == 0 ? shortest : Math.min(head.pause * 2, shortest * LONGEST_PAUSE);
-        long wake = now + head.pause / 2 + jitter.nextLong(head.pause / 2 + 1);
-        if (held != null && held.rest().isPresent()) {
-            wake = Nanos.earlier(wake, now + Nanos.of(held.rest().get()) + 1_000_000);
-        }
-        head.state = Waiter.State.PAUSING;
-        alarms.cancel(head.alarm);
-        head.alarm = alarms.at(Nanos.earlier(wake, head.end), () -> ask(head));
-    }
-
-    /** This client's own hold of the name has ended: whoever is first in line asks now. */
-    private void wake(String name) {
-        LinkedHashSet<Waiter> line = lines.get(name);
-        if (line != null) {
-            Waiter head = line.iterator().next();
-            if (head.state == Waiter.State.PAUSING) {
-                head.pause = 0;
-                ask(head);
-            }
-        }
-    }
-
-    private void finish(Waiter waiter, Optional<Lease> lease, @Nullable Throwable failure) {
-        if (waiter.state == Waiter.State.DONE) {
-            return;
-        }
-        waiter.state = Waiter.State.DONE;
-        alarms.cancel(waiter.alarm);
-        alarms.cancel(waiter.warning);
-        if (lease.isEmpty()) {
-            Claim claim = waiter.claim;
-            events.waited(waiter.name, claim == null ? "" : claim.owner(), time.nanoTime() - waiter.start, failure);
-        }
-        if (!waiter.inLine) {
-            outsideLines.remove(waiter);
-        } else {
-            LinkedHashSet<Waiter> line = lines.get(waiter.name);
-            if (line != null) {
-                boolean wasHead = line.iterator().next() == waiter;
-                line.remove(waiter);
-                if (line.isEmpty()) {
-                    lines.remove(waiter.name);
-                } else if (wasHead && !closed) {
-                    Waiter head = line.iterator().next();
-                    alarms.cancel(head.alarm);
-                    askOrPark(head);
-                }
-            }
-        }
-        if (failure != null) {
-            waiter.done.completeExceptionally(failure);
-        } else {
-            waiter.done.complete(lease);
-        }
-    }
-
-    /** Nobody waits for this any more. What its call to the store brings is undone when it comes. */
-    private void abandon(Waiter waiter) {
-        mutex.lock();
-        try {
-            if (waiter.state == Waiter.State.DONE) {
-                return;
-            }
-            abandonCall(waiter);
-            finish(waiter, Optional.empty(), null);
-        } finally {
-            mutex.unlock();
-        }
-    }
-
-    private void abandonCall(Waiter waiter) {
-        Claim claim = waiter.claim;
-        // A thread that runs its own calls can only be here when its call has not begun, and never will.
-        if (waiter.state == Waiter.State.CALLING && !waiter.runsOwnCalls && claim != null) {
-            if (waiter.call != null) {
-                waiter.call.interrupt();
-            }
-            // Even if the call never comes back, its claim is not left to itself.
-            waiter.orphan = alarms.at(time.nanoTime() + callTimeout, () -> undo(claim, 0, true));
-        }
-    }
-
-    /** Releases the lease of a result that has no taker. */
-    private void takeBack(CompletableFuture<Optional<Lease>> done) {
-        if (done.isDone() && !done.isCompletedExceptionally()) {
-            done.join().ifPresent(lease -> {
-                mutex.lock();
-                try {
-                    Hold hold = lease.hold;
-                    if (hold.state == Hold.State.HELD) {
-                        end(hold, Hold.State.RELEASED);
-                        undo(hold.claim, hold.token, false);
-                        wake(hold.claim.name());
-                    }
-                } finally {
-                    mutex.unlock();
-                }
-            });
-        }
-    }
-
-    private static Optional<Lease> result(CompletableFuture<Optional<Lease>> done) throws InterruptedException {
+    static Optional<Lease> result(CompletableFuture<Optional<Lease>> done) throws InterruptedException {
         try {
             return done.join();
         } catch (CompletionException e) {
@@ -387,21 +133,9 @@ final class Engine {
         }
     }
 
-    private void warnOfSelf(Waiter waiter) {
-        Hold hold = ownHold(waiter.name);
-        if (hold != null && hold.threadId == waiter.threadId && waiter.state != Waiter.State.DONE) {
-            Throwable both = new Throwable("acquire is waiting here", waiter.acquiredHere);
-            both.addSuppressed(hold.acquiredHere);
-            LOG.log(
-                    Level.WARNING,
-                    "a thread waits for the lock '" + waiter.name + "' that it acquired itself and still holds:"
-                            + " leases are not re-entrant, so it waits for itself",
-                    both);
-        }
-    }
-
     /** What is senseless about a grant, or null. */
-    private @Nullable String wrong(Grant grant, Claim claim) {
+    @Nullable
+    String wrong(Grant grant, Claim claim) {
         if (!grant.claim().equals(claim)) {
             return "it granted " + grant + " for " + claim;
         }
@@ -411,22 +145,34 @@ final class Engine {
         return null;
     }
 
-    private LockStoreException senseless(String call, String name, String wrong) {
+    LockStoreException senseless(String call, String name, String wrong) {
         return new LockStoreException(
                 store, call + " of '" + name + "': " + wrong, "this is a fault of the backend; report it", true, null);
     }
 
-    private static boolean mayHaveTakenEffect(Throwable failure) {
+    static boolean mayHaveTakenEffect(Throwable failure) {
         return !(failure instanceof LockStoreException known) || known.mayHaveTakenEffect();
+    }
+
+    /** The time from now within which the store ends this claim by itself, if it is still to arrive there. */
+    long freed(Claim claim) {
+        return Nanos.of(guarantees.freedWithin(claim.lease())) + callTimeout;
+    }
+
+    /** Ends a hold that nobody took. */
+    void giveUp(Hold hold) {
+        end(hold, Hold.State.RELEASED);
+        undos.add(hold.claim, hold.token, false);
+        waiters.wake(hold.claim.name());
     }
 
     // ------------------------------------------------------------------------------------------------ hold and renew
 
-    private Lease hold(Hold hold, long took) {
+    Lease hold(Hold hold, long took) {
         String name = hold.claim.name();
         Hold before = holds.get(name);
         if (before != null) {
-            // The store gave the lock away, so the earlier grant is gone, whether anybody has said so or not.
+            // The store gave the lock away again, so the earlier grant has ended, whether anybody has said so or not.
             lose(before, Loss.Reason.REVOKED);
         }
         Lease lease = new Lease(this, hold);
@@ -554,6 +300,9 @@ final class Engine {
         holds.remove(hold.claim.name(), hold);
         alarms.cancel(hold.alarm);
         hold.alarm = null;
+        if (hold.landed != null) {
+            hold.landed.complete(null); // a renewal that hangs must not hold up whoever waits for it
+        }
         if (state != Hold.State.LOST) {
             hold.onLoss.clear();
             hold.lost = null;
@@ -578,8 +327,8 @@ final class Engine {
         hold.onLoss.clear();
         hold.keep = null;
         // Also after REVOKED: where a claim lives in a connection, something of it may be left there.
-        undo(hold.claim, hold.token, false);
-        wake(hold.claim.name());
+        undos.add(hold.claim, hold.token, false);
+        waiters.wake(hold.claim.name());
     }
 
     private void tell(Consumer<? super Loss> callback, Loss loss) {
@@ -599,10 +348,8 @@ final class Engine {
                         + " was dropped without being released; it is released now. Use try-with-resources",
                 hold.acquiredHere);
         long now = time.nanoTime();
-        end(hold, Hold.State.RELEASED);
         events.tell(LockEvent.Kind.LEAKED, hold.claim, hold.token, now - hold.acquiredAt, hold.end - now, null);
-        undo(hold.claim, hold.token, false);
-        wake(hold.claim.name());
+        giveUp(hold);
     }
 
     boolean isHeld(Hold hold) {
@@ -682,21 +429,8 @@ final class Engine {
      * @throws LockStoreException if the store did not acknowledge; it is asked again in the background
      */
     boolean release(Hold hold) {
-        if (!isHeld(hold)) {
-            return false;
-        }
         Workers.Here here = workers.here();
-        CompletableFuture<Boolean> done = new CompletableFuture<>();
-        mutex.lock();
-        try {
-            if (hold.state != Hold.State.HELD) {
-                return false;
-            }
-            end(hold, Hold.State.RELEASED);
-            gateway.release(hold.claim, here, (live, error) -> released(hold, live, error, done));
-        } finally {
-            mutex.unlock();
-        }
+        CompletableFuture<Boolean> done = release(hold, here);
         here.awaitUninterruptibly(done);
         try {
             return done.join();
@@ -713,6 +447,23 @@ final class Engine {
         }
     }
 
+    CompletableFuture<Boolean> release(Hold hold, Executor on) {
+        CompletableFuture<Boolean> done = new CompletableFuture<>();
+        boolean held = isHeld(hold);
+        mutex.lock();
+        try {
+            if (held && hold.state == Hold.State.HELD) {
+                end(hold, Hold.State.RELEASED);
+                gateway.release(hold.claim, on, (live, error) -> released(hold, live, error, done));
+            } else {
+                done.complete(false);
+            }
+        } finally {
+            mutex.unlock();
+        }
+        return done;
+    }
+
     private void released(
             Hold hold, @Nullable Boolean live, @Nullable Throwable error, CompletableFuture<Boolean> done) {
         mutex.lock();
@@ -723,8 +474,8 @@ final class Engine {
             }
             if (error != null) {
                 events.tell(LockEvent.Kind.UNRELEASED, hold.claim, hold.token, now - hold.acquiredAt, 0, error);
-                undo(hold.claim, hold.token, false);
-                wake(hold.claim.name());
+                undos.add(hold.claim, hold.token, false);
+                waiters.wake(hold.claim.name());
                 done.completeExceptionally(error);
                 return;
             }
@@ -736,97 +487,10 @@ final class Engine {
             } else {
                 events.tell(LockEvent.Kind.RELEASED, hold.claim, hold.token, now - hold.acquiredAt, 0, null);
             }
-            wake(hold.claim.name());
+            waiters.wake(hold.claim.name());
             done.complete(live);
         } finally {
             mutex.unlock();
-        }
-    }
-
-    // -------------------------------------------------------------------------------------------------------- undo
-
-    /** A claim that must not live: released until the store acknowledges, or until it must have ended by itself. */
-    private static final class Undo {
-        final Claim claim;
-        final long token;
-        boolean again;
-        long giveUp;
-        int failures;
-        boolean calling;
-
-        Undo(Claim claim, long token, boolean again, long giveUp) {
-            this.claim = claim;
-            this.token = token;
-            this.again = again;
-            this.giveUp = giveUp;
-        }
-    }
-
-    private long freed(Claim claim) {
-        return Nanos.of(guarantees.freedWithin(claim.lease())) + callTimeout;
-    }
-
-    /**
-     * Undoes a claim.
-     *
-     * @param again for an acquire whose answer never came: it may still arrive at the store, after its undo, so it is
-     *     undone once more a lease later
-     */
-    private void undo(Claim claim, long token, boolean again) {
-        Undo undo = new Undo(claim, token, again, time.nanoTime() + freed(claim));
-        undos.add(undo);
-        send(undo);
-    }
-
-    private void send(Undo undo) {
-        if (undo.calling || !undos.contains(undo)) {
-            return;
-        }
-        undo.calling = true;
-        gateway.release(undo.claim, workers.undos(), (live, error) -> undone(undo, error));
-    }
-
-    private void undone(Undo undo, @Nullable Throwable error) {
-        mutex.lock();
-        try {
-            undo.calling = false;
-            long now = time.nanoTime();
-            if (error == null) {
-                if (undo.again && !closed) {
-                    undo.again = false;
-                    undo.failures = 0;
-                    long lease = Nanos.of(undo.claim.lease());
-                    undo.giveUp = now + lease + freed(undo.claim);
-                    alarms.at(now + lease, () -> send(undo));
-                } else {
-                    forget(undo);
-                }
-                return;
-            }
-            events.tell(LockEvent.Kind.UNRELEASED, undo.claim, undo.token, 0, 0, error);
-            if (closed || Nanos.reached(now, undo.giveUp)) {
-                LOG.log(
-                        Level.WARNING,
-                        store + " did not acknowledge the release of " + undo.claim
-                                + "; the claim ends by itself within "
-                                + guarantees.freedWithin(undo.claim.lease()),
-                        error);
-                forget(undo);
-                return;
-            }
-            long backOff =
-                    Math.min(Nanos.of(undo.claim.lease()) / 3, (callTimeout / 16) << Math.min(undo.failures, 10));
-            undo.failures++;
-            alarms.at(now + Math.max(backOff, 1), () -> send(undo));
-        } finally {
-            mutex.unlock();
-        }
-    }
-
-    private void forget(Undo undo) {
-        undos.remove(undo);
-        if (undone != null && undos.isEmpty()) {
-            undone.complete(null);
         }
     }
 
@@ -889,7 +553,7 @@ final class Engine {
             end(hold, Hold.State.DETACHED);
             long now = time.nanoTime();
             events.tell(LockEvent.Kind.RELEASED, hold.claim, hold.token, now - hold.acquiredAt, hold.end - now, null);
-            wake(hold.claim.name());
+            waiters.wake(hold.claim.name());
             return new Ticket(hold.claim.name(), hold.claim.owner(), hold.token, hold.grant.lease());
         } finally {
             mutex.unlock();
@@ -977,8 +641,8 @@ final class Engine {
         }
         long now = time.nanoTime();
         Hold hold = new Hold(grant, terms.holdAtMost(), now, thread, acquiredHere);
-        if (closed || Nanos.reached(now, hold.end)) {
-            undo(claim, grant.token(), false);
+        if (closed || Nanos.reached(now, hold.end) || outdated(grant)) {
+            undos.add(claim, grant.token(), false);
             done.complete(Optional.empty());
             return;
         }
@@ -987,7 +651,7 @@ final class Engine {
 
     // ------------------------------------------------------------------------------------------------------- close
 
-    private IllegalStateException closed() {
+    IllegalStateException closed() {
         return new IllegalStateException("this client of " + store + " is closed");
     }
 
@@ -1015,29 +679,17 @@ final class Engine {
                 return false;
             }
             closed = true;
-            List<Waiter> waiters = new ArrayList<>(outsideLines);
-            lines.values().forEach(waiters::addAll);
-            for (Waiter waiter : waiters) {
-                if (waiter.state == Waiter.State.CALLING && waiter.call != null) {
-                    waiter.call.interrupt();
-                }
-                finish(waiter, Optional.empty(), closed());
-            }
+            waiters.close();
             alarms.clear();
             heirs.clear();
-            undone = allUndone;
             for (Hold hold : List.copyOf(holds.values())) {
                 long now = time.nanoTime();
                 end(hold, Hold.State.RELEASED);
                 events.tell(LockEvent.Kind.RELEASED, hold.claim, hold.token, now - hold.acquiredAt, 0, null);
-                undo(hold.claim, hold.token, false);
+                undos.add(hold.claim, hold.token, false);
             }
-            List.copyOf(undos).forEach(this::send); // those that waited for their next turn have it now
-            if (undos.isEmpty()) {
-                allUndone.complete(null);
-            } else {
-                time.schedule(Duration.ofNanos(callTimeout), () -> allUndone.complete(null));
-            }
+            undos.hurry(allUndone);
+            time.schedule(Duration.ofNanos(callTimeout), () -> allUndone.complete(null));
         } finally {
             mutex.unlock();
         }
@@ -1051,12 +703,21 @@ final class Engine {
 
     // ------------------------------------------------------------------------------------------------------ for tests
 
+    int waiting(String name) {
+        mutex.lock();
+        try {
+            return waiters.size(name);
+        } finally {
+            mutex.unlock();
+        }
+    }
+
     /** What the engine holds on to, for tests of growth. */
     String contents() {
         mutex.lock();
         try {
-            return "holds " + holds.size() + ", lines " + lines.size() + ", others " + outsideLines.size() + ", undos "
-                    + undos.size() + ", heirs " + heirs.size() + ", alarms " + alarms.size();
+            return "holds " + holds.size() + ", " + waiters + ", undos " + undos.size() + ", heirs " + heirs.size()
+                    + ", alarms " + alarms.size();
         } finally {
             mutex.unlock();
         }

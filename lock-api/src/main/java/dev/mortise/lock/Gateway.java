@@ -50,7 +50,10 @@ interface Gateway {
 
         @Override
         public Call acquire(Claim claim, Duration patience, Executor on, Answer<Attempt> done) {
-            Interruptible call = new Interruptible(() -> backend.acquire(claim, patience), done);
+            Interruptible call = new Interruptible(
+                    () -> backend.acquire(claim, patience),
+                    on instanceof Workers.Here here && here.isCallingThread(),
+                    done);
             // A thread that waits for its own acquire is interrupted by its owner alone, so there is nothing to pass
             // on.
             boolean own = on instanceof Workers.Here here && here.isCallingThread();
@@ -89,15 +92,21 @@ interface Gateway {
             done.come(answer, null);
         }
 
-        /** Interrupts the thread of the call only while it is in the call, so that no interrupt strays elsewhere. */
+        /**
+         * Interrupts the thread of the call only while it is in the call, so that no interrupt strays elsewhere; never a
+         * thread of the user's, which only its owner interrupts. A call that has not begun when it is interrupted is not
+         * sent any more: its undo may be on its way.
+         */
         private static final class Interruptible implements Runnable, Call {
             private final Question<Attempt> call;
             private final Answer<Attempt> done;
+            private final boolean usersThread;
             private @Nullable Thread thread;
             private boolean interrupted;
 
-            Interruptible(Question<Attempt> call, Answer<Attempt> done) {
+            Interruptible(Question<Attempt> call, boolean usersThread, Answer<Attempt> done) {
                 this.call = call;
+                this.usersThread = usersThread;
                 this.done = done;
             }
 
@@ -124,7 +133,7 @@ interface Gateway {
 
             private synchronized void leave() {
                 thread = null;
-                if (interrupted) {
+                if (interrupted && !usersThread) {
                     Thread.interrupted();
                 }
             }
@@ -132,7 +141,7 @@ interface Gateway {
             @Override
             public synchronized void interrupt() {
                 interrupted = true;
-                if (thread != null) {
+                if (thread != null && !usersThread) {
                     thread.interrupt();
                 }
             }

@@ -97,7 +97,7 @@ public final class InMemoryBackend implements LockBackend {
         List<Grant> ended = new ArrayList<>();
         for (Grant grant : grants) {
             Entry entry = live(grant.name(), now);
-            if (entry != null && entry.owner.equals(grant.owner())) {
+            if (entry != null && entry.owner.equals(grant.owner()) && entry.token == grant.token()) {
                 live.put(grant.name(), new Entry(entry.owner, entry.token, entry.lease, now + entry.lease));
                 renewed.add(grant.renewed(now));
             } else {

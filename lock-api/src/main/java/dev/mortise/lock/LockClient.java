@@ -156,6 +156,16 @@ public final class LockClient implements AutoCloseable {
         }
     }
 
+    /** A renewal comes at a third of the lease, and one that is not answered must be tried again before the end. */
+    private static void requireRetries(Duration lease, Duration callTimeout) {
+        if (lease.dividedBy(4).compareTo(callTimeout) < 0) {
+            throw new IllegalArgumentException(
+                    "lease " + lease + " is shorter than four call timeouts of " + callTimeout
+                            + ", so that a renewal could not be tried again; ask for a longer lease, or set the option"
+                            + " call-timeout to at most " + lease.dividedBy(4));
+        }
+    }
+
     Duration requireLease(Duration asked) {
         Guarantees g = engine.guarantees;
         if (asked.isNegative() || asked.isZero()) {
@@ -165,12 +175,7 @@ public final class LockClient implements AutoCloseable {
             throw new IllegalArgumentException(
                     "lease " + asked + " is longer than " + engine.store + " allows: " + g.longestLease());
         }
-        if (asked.compareTo(callTimeout.multipliedBy(4)) < 0) {
-            throw new IllegalArgumentException(
-                    "lease " + asked + " is shorter than four call timeouts of " + callTimeout
-                            + ", so that a renewal could not be tried again; ask for a longer one, or set the option call-timeout"
-                            + " to at most " + asked.dividedBy(4));
-        }
+        requireRetries(asked, callTimeout);
         Duration lease = asked.compareTo(g.shortestLease()) < 0 ? g.shortestLease() : asked;
         long unit = Nanos.of(g.granularity());
         long units = (Nanos.of(lease) + unit - 1) / unit;
@@ -182,6 +187,16 @@ public final class LockClient implements AutoCloseable {
         return "locks in " + engine.store;
     }
 
+    /** For tests: what the engine holds on to. */
+    String contents() {
+        return engine.contents();
+    }
+
+    /** For tests: how many wait for the name in this client. */
+    int waiting(String name) {
+        return engine.waiting(name);
+    }
+
     /** What a client may be told before it connects. Not for several threads. */
     public static final class Builder {
         private final @Nullable StoreUri uri;
@@ -191,6 +206,7 @@ public final class LockClient implements AutoCloseable {
         private @Nullable Duration callTimeout;
         private @Nullable String label;
         private @Nullable TimeSource time;
+        private @Nullable Providers providers;
 
         private Builder(@Nullable StoreUri uri, @Nullable LockBackend backend) {
             this.uri = uri;
@@ -200,6 +216,13 @@ public final class LockClient implements AutoCloseable {
                 callTimeout = option(uri, CALL_TIMEOUT);
                 label = option(uri, LABEL);
             }
+        }
+
+        /** Those found before, so that several stores are looked for in one place. */
+        @CanIgnoreReturnValue
+        Builder providers(Providers providers) {
+            this.providers = providers;
+            return this;
         }
 
         private static <T> @Nullable T option(StoreUri uri, Option<T> option) {
@@ -258,6 +281,7 @@ public final class LockClient implements AutoCloseable {
             } else if (callTimeout.isNegative() || callTimeout.isZero()) {
                 throw new IllegalArgumentException("call-timeout must be positive: " + callTimeout);
             }
+            requireRetries(lease, callTimeout);
             String label = shownAs(this.label);
             SystemTime ownTime = time == null ? new SystemTime() : null;
             TimeSource time = ownTime == null ? Objects.requireNonNull(this.time) : ownTime;
@@ -266,11 +290,8 @@ public final class LockClient implements AutoCloseable {
             if (opened == null) {
                 StoreUri parsed = Objects.requireNonNull(uri);
                 store = parsed.toString();
-                opened = Providers.find()
-                        .open(
-                                parsed.without(
-                                        OPTIONS.stream().map(Option::name).toList()),
-                                BackendContext.of(time::nanoTime, callTimeout));
+                opened = (providers == null ? Providers.find() : providers)
+                        .open(parsed, OPTIONS, BackendContext.of(time::nanoTime, callTimeout));
             } else {
                 store = opened.toString();
             }
@@ -303,7 +324,7 @@ public final class LockClient implements AutoCloseable {
             }
             if (label.length() > 96 || !label.chars().allMatch(c -> c > 0x20 && c < 0x7f && c != '~')) {
                 throw new IllegalArgumentException(
-                        "label must be at most 96 printable ASCII characters, without space and ~: " + label);
+                        "label must be at most 96 printable ASCII characters, without space and ~");
             }
             return label;
         }

@@ -105,16 +105,19 @@ public final class LockStores implements AutoCloseable {
         }
         LockClient client = weakest.client;
         if (client == null) {
-            client = LockClient.connect(weakest.uri);
-            Consistency found = client.guarantees().consistency();
-            if (found.compareTo(stakes.least()) < 0) {
-                client.close();
-                throw new StakesNotMetException(
-                        "stakes " + stakes + " need " + stakes.least() + ", but " + weakest.shown + ", declared as "
-                                + weakest.declared.consistency() + ", turned out to give " + found);
-            }
-            weakest.client = client;
+            client = LockClient.builder(weakest.uri, Map.of())
+                    .providers(providers)
+                    .build();
         }
+        Consistency found = client.guarantees().consistency();
+        if (found.compareTo(stakes.least()) < 0) {
+            if (weakest.client == null) {
+                client.close();
+            }
+            throw new StakesNotMetException("stakes " + stakes + " need " + stakes.least() + ", but " + weakest.shown
+                    + ", declared as " + weakest.declared.consistency() + ", turned out to give " + found);
+        }
+        weakest.client = client;
         return client;
     }
 
@@ -127,7 +130,7 @@ public final class LockStores implements AutoCloseable {
                     .append(store.declared.consistency())
                     .append(";");
         }
-        why.append(" modules found:");
+        why.append(" modules found:").append(providers.loaded().isEmpty() ? " none" : "");
         for (BackendProvider provider : providers.loaded()) {
             provider.schemes()
                     .forEach((scheme, g) -> why.append(" ")
@@ -139,14 +142,26 @@ public final class LockStores implements AutoCloseable {
         return why.toString();
     }
 
-    /** Closes the clients. */
+    /** Closes the clients, all of them, also when closing one fails; then throws what was thrown first. */
     @Override
     public synchronized void close() {
         closed = true;
+        RuntimeException first = null;
         for (Store store : stores) {
-            if (store.client != null) {
-                store.client.close();
+            try {
+                if (store.client != null) {
+                    store.client.close();
+                }
+            } catch (RuntimeException e) {
+                if (first == null) {
+                    first = e;
+                } else {
+                    first.addSuppressed(e);
+                }
             }
+        }
+        if (first != null) {
+            throw first;
         }
     }
 }

@@ -31,6 +31,9 @@ record Ticket(String name, String owner, long token, Duration lease) {
                 throw new IllegalArgumentException("ticket is damaged");
             }
             Claim.of(name, owner, ticket.lease);
+            if (!ticket.toString().equals(text)) {
+                throw new IllegalArgumentException("ticket is not as it was given out");
+            }
             return ticket;
         } catch (IOException | IllegalArgumentException e) {
             throw new IllegalArgumentException("ticket is damaged", e);

@@ -96,7 +96,7 @@ public final class PublicApi {
                 result.add(owner + line.substring(1));
             } else {
                 result.add(line);
-                owner = line.split(" ", 2)[0];
+                owner = line.split("(?<=:) ", 2)[0];
             }
         }
         return result;
@@ -176,8 +176,7 @@ public final class PublicApi {
         int shown = Modifier.PROTECTED | (implied ? 0 : Modifier.STATIC | Modifier.ABSTRACT | Modifier.FINAL);
         line.append(modifiers(type.getModifiers(), shown))
                 .append(type.isSealed() ? "sealed " : "")
-                .append(kind(type))
-                .append(typeParameters(type.getTypeParameters()));
+                .append(kind(type));
         if (type.getSuperclass() != null && !implied && type.getSuperclass() != Object.class) {
             line.append(" extends ").append(render(type.getAnnotatedSuperclass()));
         }
@@ -197,7 +196,8 @@ public final class PublicApi {
                     .map(Field::getName)
                     .collect(joining(", ", " {", "}")));
         }
-        return type.getCanonicalName() + ": " + shorten(line.toString(), type.getPackageName());
+        String parameters = typeParameters(type.getTypeParameters());
+        return type.getCanonicalName() + shorten(parameters + ": " + line, type.getPackageName());
     }
 
     private static String kind(Class<?> type) {

@@ -60,11 +60,11 @@ public final class Claim {
                     .encode(CharBuffer.wrap(name))
                     .remaining();
         } catch (CharacterCodingException e) {
-            throw new IllegalArgumentException("name has an unpaired surrogate: " + visible(name), e);
+            throw new IllegalArgumentException("name has an unpaired surrogate: " + start(name), e);
         }
         if (bytes > LONGEST_NAME) {
-            throw new IllegalArgumentException("name has " + bytes + " bytes of UTF-8, more than " + LONGEST_NAME + ": "
-                    + visible(name.substring(0, 40)) + "...");
+            throw new IllegalArgumentException(
+                    "name has " + bytes + " bytes of UTF-8, more than " + LONGEST_NAME + ": " + start(name));
         }
         return name;
     }
@@ -73,22 +73,33 @@ public final class Claim {
         Objects.requireNonNull(owner, "owner");
         if (owner.isEmpty() || owner.length() > LONGEST_OWNER || !owner.chars().allMatch(c -> c > 0x20 && c < 0x7f)) {
             throw new IllegalArgumentException(
-                    "owner must be 1 to " + LONGEST_OWNER + " printable ASCII characters: " + visible(owner));
+                    "owner must be 1 to " + LONGEST_OWNER + " printable ASCII characters: " + start(owner));
         }
         return owner;
     }
 
-    /** The text with everything but printable ASCII escaped, for messages. */
-    static String visible(String text) {
-        StringBuilder out = new StringBuilder();
-        for (int i = 0; i < text.length(); i++) {
-            char c = text.charAt(i);
-            if (c >= 0x20 && c < 0x7f) {
-                out.append(c);
-            } else {
-                out.append(String.format("\\u%04x", (int) c));
+    private static String start(String text) {
+        return text.length() <= 40 ? printable(text) : printable(text.substring(0, 40)) + "...";
+    }
+
+    /**
+     * The text as it may stand in a message or a log: control characters, line ends, marks that turn the direction of
+     * writing, and halves of surrogate pairs are escaped.
+     */
+    public static String printable(String text) {
+        StringBuilder out = new StringBuilder(text.length());
+        text.codePoints().forEach(c -> {
+            switch (Character.getType(c)) {
+                case Character.CONTROL,
+                        Character.FORMAT,
+                        Character.SURROGATE,
+                        Character.LINE_SEPARATOR,
+                        Character.PARAGRAPH_SEPARATOR,
+                        Character.PRIVATE_USE,
+                        Character.UNASSIGNED -> out.append(String.format("\\u%04x", c));
+                default -> out.appendCodePoint(c);
             }
-        }
+        });
         return out.toString();
     }
 
@@ -130,6 +141,6 @@ public final class Claim {
 
     @Override
     public String toString() {
-        return visible(name) + " by " + owner;
+        return printable(name) + " by " + owner;
     }
 }

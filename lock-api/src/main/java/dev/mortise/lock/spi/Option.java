@@ -130,7 +130,7 @@ public final class Option<T> {
         if (value == null) {
             throw new IllegalArgumentException("option " + name + " must be "
                     + (type.equals("duration") ? "a duration such as 500ms, 30s or 5m" : type)
-                    + (secret ? "" : ": " + Claim.visible(text)));
+                    + (secret ? "" : ": " + Claim.printable(text)));
         }
         return value;
     }

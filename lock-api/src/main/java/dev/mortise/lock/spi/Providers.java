@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.ServiceConfigurationError;
 import java.util.ServiceLoader;
 import java.util.Set;
@@ -58,12 +59,26 @@ public final class Providers {
                 }
                 BackendProvider provider = providers.next();
                 if (seen.add(provider.getClass())) {
-                    loaded.add(provider);
+                    add(provider, loaded, failed);
                 }
-            } catch (ServiceConfigurationError | LinkageError e) {
+            } catch (ServiceConfigurationError e) {
                 // The iterator goes on behind the broken one.
-                failed.add(String.valueOf(e.getMessage()) + (e.getCause() == null ? "" : " (" + e.getCause() + ")"));
+                failed.add(e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")"));
+            } catch (LinkageError e) {
+                // Of a class that the provider extends; the loader does not tell of which provider.
+                failed.add("a provider (" + e + ")");
             }
+        }
+    }
+
+    /** Asks once for what is asked later, which fails first where a driver or a method of this interface is missing. */
+    private static void add(BackendProvider provider, List<BackendProvider> loaded, Set<String> failed) {
+        try {
+            Objects.requireNonNull(provider.schemes(), "schemes");
+            Objects.requireNonNull(provider.options(), "options");
+            loaded.add(provider);
+        } catch (RuntimeException | LinkageError e) {
+            failed.add("Provider " + provider.getClass().getName() + " could not be asked (" + e + ")");
         }
     }
 
@@ -84,7 +99,7 @@ public final class Providers {
     public BackendProvider of(String scheme) {
         BackendProvider provider = byScheme.get(scheme);
         if (provider == null) {
-            throw new IllegalArgumentException("no store for the scheme " + Claim.visible(scheme) + "; found: "
+            throw new IllegalArgumentException("no store for the scheme " + Claim.printable(scheme) + "; found: "
                     + (byScheme.isEmpty() ? "none" : String.join(", ", byScheme.keySet()))
                     + "; add the module that serves it, such as dev.mortise:lock-jdbc for jdbc:sqlite"
                     + (failed.isEmpty() ? "" : "; failed to load: " + String.join("; ", failed)));
@@ -95,25 +110,23 @@ public final class Providers {
     /**
      * Checks the options and connects.
      *
+     * @param own options that the caller uses itself: known, but not passed on
      * @throws IllegalArgumentException for an unknown scheme or option, or a value of the wrong type; lists those known
      * @throws dev.mortise.lock.LockStoreException if the store cannot be used
      */
-    public LockBackend open(StoreUri uri, BackendContext context) {
+    public LockBackend open(StoreUri uri, List<Option<?>> own, BackendContext context) {
         BackendProvider provider = of(uri.scheme());
-        check(uri, provider.options());
-        return provider.open(uri, context);
-    }
-
-    private static void check(StoreUri uri, List<Option<?>> known) {
-        Map<String, Option<?>> byName = new TreeMap<>();
-        known.forEach(option -> byName.put(option.name(), option));
+        Map<String, Option<?>> known = new TreeMap<>();
+        own.forEach(option -> known.put(option.name(), option));
+        provider.options().forEach(option -> known.put(option.name(), option));
         uri.options().forEach((name, value) -> {
-            Option<?> option = byName.get(name);
+            Option<?> option = known.get(name);
             if (option == null) {
-                throw new IllegalArgumentException("unknown option " + Claim.visible(name) + " for " + uri + "; known: "
-                        + (byName.isEmpty() ? "none" : String.join(", ", byName.keySet())));
+                throw new IllegalArgumentException("unknown option " + Claim.printable(name) + " for " + uri
+                        + "; known: " + String.join(", ", known.keySet()));
             }
-            option.parse(value);
+            Object unused = option.parse(value);
         });
+        return provider.open(uri.without(own), context);
     }
 }

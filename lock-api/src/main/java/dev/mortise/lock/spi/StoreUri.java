@@ -31,6 +31,8 @@ public final class StoreUri {
     private static final Pattern SCHEME = Pattern.compile("[a-z][a-z0-9+.-]*");
     private static final Pattern HOST = Pattern.compile("[A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+)?]");
 
+    private static final String HEX = "0123456789abcdef";
+
     private final String scheme;
     private final @Nullable String user;
     private final @Nullable String password;
@@ -148,7 +150,7 @@ public final class StoreUri {
                     throw bad("options are written ?name=value&name=value, with = and & in a value as %3D and %26");
                 }
                 String name = decode(pair.substring(0, equals), "option's name");
-                String value = decode(pair.substring(equals + 1), "option " + Claim.visible(name));
+                String value = decode(pair.substring(equals + 1), "option " + Claim.printable(name));
                 switch (name) {
                     case "user" -> user = once(user, value, name);
                     case "password" -> password = once(password, value, name);
@@ -170,6 +172,10 @@ public final class StoreUri {
             int colon = part.indexOf(':', Math.max(bracket, 0));
             String name = colon < 0 ? part : part.substring(0, colon);
             int port = 0;
+            if (bracket < 0 && colon >= 0 && part.indexOf(':', colon + 1) >= 0) {
+                throw bad(
+                        "host " + number + " has several colons; an IPv6 address is written in brackets, as in [::1]");
+            }
             if (colon >= 0) {
                 port = port(part.substring(colon + 1), number);
             }
@@ -202,20 +208,19 @@ public final class StoreUri {
     }
 
     private static String decode(String text, String what) {
-        if (text.indexOf('%') < 0) {
-            return text;
-        }
         ByteArrayOutputStream bytes = new ByteArrayOutputStream(text.length());
         for (int i = 0; i < text.length(); ) {
             int c = text.codePointAt(i);
             if (c == '%') {
-                int high = i + 2 < text.length() ? Character.digit(text.charAt(i + 1), 16) : -1;
-                int low = i + 2 < text.length() ? Character.digit(text.charAt(i + 2), 16) : -1;
+                int high = i + 2 < text.length() ? HEX.indexOf(Character.toLowerCase(text.charAt(i + 1))) : -1;
+                int low = i + 2 < text.length() ? HEX.indexOf(Character.toLowerCase(text.charAt(i + 2))) : -1;
                 if (high < 0 || low < 0) {
                     throw bad("in the " + what + ", " + must('%'));
                 }
                 bytes.write(high * 16 + low);
                 i += 3;
+            } else if (Character.getType(c) == Character.SURROGATE) {
+                throw bad("in the " + what + " is an unpaired surrogate");
             } else {
                 byte[] encoded = Character.toString(c).getBytes(StandardCharsets.UTF_8);
                 bytes.write(encoded, 0, encoded.length);
@@ -229,13 +234,13 @@ public final class StoreUri {
                     .toString();
         } catch (CharacterCodingException e) {
             // Without the cause: nothing of the value may show.
-            throw bad("the percent-encoding of the " + what + " is not UTF-8");
+            throw bad("the percent-encoding of the " + what + " is not UTF-8; if it is none, " + must('%'));
         }
     }
 
     private static void put(Map<String, String> options, String name, String value) {
         if (options.putIfAbsent(name, value) != null) {
-            throw bad("option " + Claim.visible(name) + " is given twice");
+            throw bad("option " + Claim.printable(name) + " is given twice");
         }
     }
 
@@ -297,10 +302,12 @@ public final class StoreUri {
         return verbatim;
     }
 
-    /** This URI without some of its options. */
-    public StoreUri without(java.util.Collection<String> names) {
+    StoreUri without(List<Option<?>> some) {
         Map<String, String> fewer = new TreeMap<>(options);
-        fewer.keySet().removeAll(names);
+        some.forEach(option -> fewer.remove(option.name()));
+        if (fewer.equals(options)) {
+            return this;
+        }
         return new StoreUri(scheme, user, password, hosts, path, fewer, verbatim);
     }
 
@@ -309,15 +316,17 @@ public final class StoreUri {
     public String toString() {
         if (scheme.startsWith("jdbc:")) {
             String shown = verbatim.substring(0, firstOf(verbatim, "?;"));
-            int at = verbatim.lastIndexOf('@');
-            if (at < 0 || scheme.equals("jdbc:sqlite")) {
+            if (scheme.equals("jdbc:sqlite")) {
                 return shown;
             }
             // What stands before an @ may be a password, and a password may hold the ? that seemed to end the URL.
-            int slashes = shown.indexOf("//");
-            return at < shown.length() && slashes >= 0
-                    ? shown.substring(0, slashes + 2) + shown.substring(at + 1)
-                    : scheme + ":...";
+            // Drivers that know other forms write (password=...) or :password=... into the URL proper.
+            int at = verbatim.lastIndexOf('@');
+            boolean hostFollows = verbatim.startsWith("://", scheme.length());
+            if (firstOf(shown, "=(") < shown.length() || at >= shown.length() || (at >= 0 && !hostFollows)) {
+                return scheme + ":...";
+            }
+            return at < 0 ? shown : scheme + "://" + shown.substring(at + 1);
         }
         StringBuilder out = new StringBuilder(scheme).append("://");
         for (int i = 0; i < hosts.size(); i++) {
