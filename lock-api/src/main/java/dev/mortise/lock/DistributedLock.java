@@ -2,6 +2,7 @@ package dev.mortise.lock;
 
 import com.google.errorprone.annotations.CheckReturnValue;
 import dev.mortise.lock.Waiter.Terms;
+import dev.mortise.lock.spi.Claim;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -106,7 +107,8 @@ public final class DistributedLock {
     public Lease acquire() throws InterruptedException {
         return engine.waiters
                 .acquire(name, terms(), true, Nanos.FOREVER)
-                .orElseThrow(() -> new IllegalStateException("73 years were not enough to acquire " + name));
+                .orElseThrow(() ->
+                        new IllegalStateException("73 years were not enough to acquire " + Claim.printable(name)));
     }
 
     /**
@@ -169,13 +171,13 @@ public final class DistributedLock {
     public Optional<Lease> adopt(String ticket) {
         Ticket parsed = Ticket.parse(ticket);
         if (!parsed.name().equals(name)) {
-            throw new IllegalArgumentException("ticket is for another lock than '" + name + "'");
+            throw new IllegalArgumentException("ticket is for another lock than '\" + Claim.printable(name) + \"'");
         }
         return engine.adopt(parsed, ticket, terms());
     }
 
     @Override
     public String toString() {
-        return "lock '" + name + "' in " + engine.store;
+        return "lock '\" + Claim.printable(name) + \"' in " + engine.store;
     }
 }

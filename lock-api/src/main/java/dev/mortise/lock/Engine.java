@@ -77,7 +77,8 @@ final class Engine {
         this.callTimeout = Nanos.of(callTimeout);
         this.label = label;
         this.events = new Events(store, listeners, workers.waiting());
-        this.jitter = time instanceof VirtualTime ? new SplittableRandom(1) : new SplittableRandom();
+        // With a clock of a test's own, a run that can be repeated.
+        this.jitter = time instanceof SystemTime ? new SplittableRandom() : new SplittableRandom(label.hashCode());
         this.alarms = new Alarms(time, this::ring);
     }
 
@@ -147,7 +148,11 @@ final class Engine {
 
     LockStoreException senseless(String call, String name, String wrong) {
         return new LockStoreException(
-                store, call + " of '" + name + "': " + wrong, "this is a fault of the backend; report it", true, null);
+                store,
+                call + " of '\" + Claim.printable(name) + \"': " + wrong,
+                "this is a fault of the backend; report it",
+                true,
+                null);
     }
 
     static boolean mayHaveTakenEffect(Throwable failure) {
@@ -336,7 +341,7 @@ final class Engine {
             try {
                 callback.accept(loss);
             } catch (Throwable e) {
-                LOG.log(Level.WARNING, "a callback for the loss of '" + loss.name() + "' threw", e);
+                LOG.log(Level.WARNING, "a callback for the loss of '\" + Claim.printable(loss.name()) + \"' threw", e);
             }
         });
     }
@@ -344,7 +349,7 @@ final class Engine {
     private void leaked(Hold hold) {
         LOG.log(
                 Level.WARNING,
-                "the lease of '" + hold.claim.name() + "' with token " + hold.token
+                "the lease of '\" + Claim.printable(hold.claim.name()) + \"' with token " + hold.token
                         + " was dropped without being released; it is released now. Use try-with-resources",
                 hold.acquiredHere);
         long now = time.nanoTime();
@@ -440,7 +445,7 @@ final class Engine {
             }
             throw new LockStoreException(
                     store,
-                    "release of '" + hold.claim.name() + "' failed",
+                    "release of '\" + Claim.printable(hold.claim.name()) + \"' failed",
                     "it is repeated until the store acknowledges or the lease must have ended",
                     true,
                     e.getCause());
@@ -544,7 +549,7 @@ final class Engine {
             if (hold.state != Hold.State.HELD || hold.grant == before) {
                 throw new LockStoreException(
                         store,
-                        "the renewal that must come before a hand-over of '" + hold.claim.name()
+                        "the renewal that must come before a hand-over of '" + Claim.printable(hold.claim.name())
                                 + "' was not confirmed",
                         "the lease goes on; try again",
                         true,
@@ -568,8 +573,8 @@ final class Engine {
         if (loss.isPresent()) {
             throw new LeaseLostException(loss.get());
         }
-        throw new IllegalStateException("the lease of '" + hold.claim.name() + "' with token " + hold.token + " was "
-                + (hold.state == Hold.State.DETACHED ? "detached" : "released"));
+        throw new IllegalStateException("the lease of '\" + Claim.printable(hold.claim.name()) + \"' with token "
+                + hold.token + " was " + (hold.state == Hold.State.DETACHED ? "detached" : "released"));
     }
 
     Optional<Lease> adopt(Ticket ticket, String ticketText, Terms terms) {

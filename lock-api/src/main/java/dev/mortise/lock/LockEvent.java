@@ -1,5 +1,6 @@
 package dev.mortise.lock;
 
+import dev.mortise.lock.spi.Claim;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -98,6 +99,6 @@ public final class LockEvent {
 
     @Override
     public String toString() {
-        return kind + " " + name + (token == 0 ? "" : " token " + token) + " in " + store;
+        return kind + " " + Claim.printable(name) + (token == 0 ? "" : " token " + token) + " in " + store;
     }
 }

@@ -216,9 +216,11 @@ class EngineTest {
     @Test
     void lateRenewalDoesNotRevive() {
         Lease lease = acquire(a);
-        a.stop(Duration.ofMillis(3_100));
-        world.advance(Duration.ofMillis(1_020)); // the renewal is due while the process is stopped
-        advance(2_100);
+        advance(997);
+        assertThat(a.renewCalls).isEqualTo(1);
+        a.stop(Duration.ofMillis(3_100)); // with the answer on its way: it is read first when the process goes on
+        advance(3_105);
+        assertThat(lease.hold.state).isEqualTo(Hold.State.LOST);
         assertThat(lease.isHeld()).isFalse();
         advance(1_000);
         assertThat(lease.isHeld()).isFalse();
@@ -274,8 +276,9 @@ class EngineTest {
         advance(600);
         assertThat(future).isCompletedExceptionally();
         assertThat(store.holder("n")).as("the ghost").isPresent();
-        advance(LEASE.toMillis());
-        assertThat(store.holder("n")).isEmpty();
+        advance(LEASE.toMillis() - 300);
+        assertThat(store.holder("n")).as("before it would have ended by itself").isEmpty();
+        advance(1_000);
         assertThat(a.engine.contents()).isEqualTo(EMPTY);
     }
 
