@@ -171,13 +171,13 @@ public final class DistributedLock {
     public Optional<Lease> adopt(String ticket) {
         Ticket parsed = Ticket.parse(ticket);
         if (!parsed.name().equals(name)) {
-            throw new IllegalArgumentException("ticket is for another lock than '\" + Claim.printable(name) + \"'");
+            throw new IllegalArgumentException("ticket is for another lock than '" + Claim.printable(name) + "'");
         }
         return engine.adopt(parsed, ticket, terms());
     }
 
     @Override
     public String toString() {
-        return "lock '\" + Claim.printable(name) + \"' in " + engine.store;
+        return "lock '" + Claim.printable(name) + "' in " + engine.store;
     }
 }

@@ -149,7 +149,7 @@ final class Engine {
     LockStoreException senseless(String call, String name, String wrong) {
         return new LockStoreException(
                 store,
-                call + " of '\" + Claim.printable(name) + \"': " + wrong,
+                call + " of '" + Claim.printable(name) + "': " + wrong,
                 "this is a fault of the backend; report it",
                 true,
                 null);
@@ -341,7 +341,7 @@ final class Engine {
             try {
                 callback.accept(loss);
             } catch (Throwable e) {
-                LOG.log(Level.WARNING, "a callback for the loss of '\" + Claim.printable(loss.name()) + \"' threw", e);
+                LOG.log(Level.WARNING, "a callback for the loss of '" + Claim.printable(loss.name()) + "' threw", e);
             }
         });
     }
@@ -349,7 +349,7 @@ final class Engine {
     private void leaked(Hold hold) {
         LOG.log(
                 Level.WARNING,
-                "the lease of '\" + Claim.printable(hold.claim.name()) + \"' with token " + hold.token
+                "the lease of '" + Claim.printable(hold.claim.name()) + "' with token " + hold.token
                         + " was dropped without being released; it is released now. Use try-with-resources",
                 hold.acquiredHere);
         long now = time.nanoTime();
@@ -445,7 +445,7 @@ final class Engine {
             }
             throw new LockStoreException(
                     store,
-                    "release of '\" + Claim.printable(hold.claim.name()) + \"' failed",
+                    "release of '" + Claim.printable(hold.claim.name()) + "' failed",
                     "it is repeated until the store acknowledges or the lease must have ended",
                     true,
                     e.getCause());
@@ -573,7 +573,7 @@ final class Engine {
         if (loss.isPresent()) {
             throw new LeaseLostException(loss.get());
         }
-        throw new IllegalStateException("the lease of '\" + Claim.printable(hold.claim.name()) + \"' with token "
+        throw new IllegalStateException("the lease of '" + Claim.printable(hold.claim.name()) + "' with token "
                 + hold.token + " was " + (hold.state == Hold.State.DETACHED ? "detached" : "released"));
     }
 

@@ -114,7 +114,7 @@ public final class Lease implements AutoCloseable {
             System.getLogger("dev.mortise.lock")
                     .log(
                             Level.WARNING,
-                            "the release of '\" + Claim.printable(name()) + \"' with token " + token()
+                            "the release of '" + Claim.printable(name()) + "' with token " + token()
                                     + " was not acknowledged and goes on in the background",
                             e);
         }
@@ -142,6 +142,6 @@ public final class Lease implements AutoCloseable {
 
     @Override
     public String toString() {
-        return "lease of '\" + Claim.printable(name()) + \"' with token " + token() + " in " + engine.store;
+        return "lease of '" + Claim.printable(name()) + "' with token " + token() + " in " + engine.store;
     }
 }

@@ -43,7 +43,7 @@ public final class Loss implements Serializable {
 
     @Override
     public String toString() {
-        return "the lease of '\" + Claim.printable(name) + \"' with token " + token + " in " + store
+        return "the lease of '" + Claim.printable(name) + "' with token " + token + " in " + store
                 + switch (reason) {
                     case EXPIRED -> " ended without a confirmed renewal";
                     case REVOKED -> " was ended by the store";

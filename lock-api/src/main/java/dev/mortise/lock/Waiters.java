@@ -153,7 +153,7 @@ final class Waiters {
                 Optional.empty(),
                 new LockStoreException(
                         engine.store,
-                        "acquire of '\" + Claim.printable(claim.name()) + \"' did not come back",
+                        "acquire of '" + Claim.printable(claim.name()) + "' did not come back",
                         "check that the store answers; nothing stays acquired",
                         true,
                         null));
@@ -322,7 +322,8 @@ final class Waiters {
             both.addSuppressed(hold.acquiredHere);
             LOG.log(
                     Level.WARNING,
-                    "a thread waits for the lock '\" + Claim.printable(waiter.name) + \"' that it acquired itself and still holds:"
+                    "a thread waits for the lock '" + Claim.printable(waiter.name)
+                            + "' that it acquired itself and still holds:"
                             + " leases are not re-entrant, so it waits for itself",
                     both);
         }

@@ -218,8 +218,8 @@ class EngineTest {
         Lease lease = acquire(a);
         advance(997);
         assertThat(a.renewCalls).isEqualTo(1);
-        a.stop(Duration.ofMillis(3_100)); // with the answer on its way: it is read first when the process goes on
-        advance(3_105);
+        a.stop(Duration.ofMillis(2_500)); // with the answer on its way: it is read first when the process goes on
+        advance(2_505);
         assertThat(lease.hold.state).isEqualTo(Hold.State.LOST);
         assertThat(lease.isHeld()).isFalse();
         advance(1_000);
