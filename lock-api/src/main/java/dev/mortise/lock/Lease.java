@@ -1,6 +1,7 @@
 package dev.mortise.lock;
 
 import com.google.errorprone.annotations.CheckReturnValue;
+import dev.mortise.lock.spi.Claim;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Objects;

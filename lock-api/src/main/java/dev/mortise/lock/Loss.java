@@ -1,5 +1,6 @@
 package dev.mortise.lock;
 
+import dev.mortise.lock.spi.Claim;
 import java.io.Serializable;
 import java.util.Objects;
 
