@@ -280,6 +280,8 @@ final class Engine {
         }
         if (live != null && live.token() == hold.token && Nanos.reached(now, live.since())) {
             hold.renewed(live);
+            // A backend whose renewals are no younger than what they renew is not asked in a loop.
+            hold.nextLook = Nanos.later(hold.nextLook, now + hold.slack());
             setAlarm(hold);
             events.tell(LockEvent.Kind.RENEWED, hold.claim, hold.token, 0, hold.end - now, null);
             return;

@@ -36,6 +36,7 @@ final class Hold {
 
     Grant grant;
     private final long fixedEnd;
+    private final long enough;
     private long deadline;
 
     /** When to look next: whether the handle is still there, and whether to renew. */
@@ -68,7 +69,9 @@ final class Hold {
         this.acquiredAt = now;
         this.threadId = threadId;
         this.acquiredHere = acquiredHere;
-        fixedEnd = holdAtMost == Nanos.FOREVER ? now + Nanos.FOREVER : grant.since() + holdAtMost - margin(holdAtMost);
+        fixedEnd = now + holdAtMost;
+        // A lease as long as the hold may last ends by itself in time: nothing of it needs to be renewed.
+        enough = holdAtMost == Nanos.FOREVER ? fixedEnd : grant.since() + holdAtMost - margin(holdAtMost);
         deadline = deadline(grant);
         count();
     }
@@ -95,7 +98,7 @@ final class Hold {
 
     /** Whether the confirmed lease ends before the end chosen by the user. */
     boolean needsRenewal() {
-        return !Nanos.reached(deadline, fixedEnd);
+        return !Nanos.reached(deadline, enough);
     }
 
     /** Takes a confirmed renewal. The deadline never comes earlier: what was confirmed stays true. */

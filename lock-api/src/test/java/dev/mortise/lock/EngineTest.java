@@ -493,6 +493,17 @@ class EngineTest {
         assertThat(store.holder("n")).isEmpty();
     }
 
+    /** However short it may be held, it is acquired, and lost then. */
+    @Test
+    void shortestHold() {
+        Lease bounded = take(a, new Terms(LEASE, 1_000_000));
+        assertThat(bounded.token()).isEqualTo(1);
+        advance(1);
+        assertThat(bounded.isHeld()).isFalse();
+        advance(10);
+        assertThat(store.holder("n")).isEmpty();
+    }
+
     /** Without renewal the store is not asked again, and the lease ends by itself. */
     @Test
     void withoutRenewal() {

@@ -1,0 +1,594 @@
+package dev.mortise.lock.jdbc;
+
+import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.spi.Attempt;
+import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.spi.Grant;
+import dev.mortise.lock.spi.Guarantees;
+import dev.mortise.lock.spi.Holder;
+import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.Renewal;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The strategy {@code table}: a claim is a row with an owner and an end by the database's clock.
+ *
+ * <p>Every step is one statement in auto-commit that judges the row and changes it, so that nothing can come in between,
+ * a lost answer can be asked for again, and no transaction of anybody else has a part in it. An answer counts once the
+ * statement has been read to its end, which is when it has committed.
+ *
+ * <p><b>Threads and locks.</b> No thread of its own. One connection, guarded by {@link #turn} for the length of one
+ * statement, never while waiting: an acquire that finds the database busy must not hold up the renewals of others. The
+ * waits are our own and not the driver's, so that they end at an interrupt, a deadline and {@link #close}.
+ */
+final class TableBackend implements LockBackend {
+    /** How soon a loser may come back: about the time of a commit. The caller lengthens it from try to try. */
+    private static final Duration PAUSE = Duration.ofMillis(5);
+
+    /**
+     * Sleeps before the next try to write: SQLite has no queue for its write lock, so whoever asks more often gets it
+     * sooner. Short at first, because others mostly keep it for one commit.
+     */
+    private static final long FIRST_SLEEP = TimeUnit.MICROSECONDS.toNanos(200);
+
+    private static final long LONGEST_SLEEP = TimeUnit.MILLISECONDS.toNanos(5);
+
+    /** How long a wait may go on before it looks whether this backend was closed. */
+    private static final long GLANCE = TimeUnit.MILLISECONDS.toNanos(100);
+
+    /** How many names seen held are remembered. Forgetting one costs a statement that writes nothing. */
+    private static final int REMEMBERED = 1024;
+
+    private final Dialect dialect;
+    private final BackendContext context;
+
+    /** Fair, so that a renewal is not overtaken by tries for ever. */
+    private final ReentrantLock turn = new ReentrantLock(true);
+
+    /** The connection and its statements; guarded by {@link #turn}. */
+    private @Nullable Connected connected;
+
+    /** Whether there has been a connection; guarded by {@link #turn}. */
+    private boolean again;
+
+    /**
+     * Names that a try lately found held. The next try looks before it writes: a write that loses waits for the lock
+     * on the whole database, for nothing.
+     */
+    private final Set<String> heldLately = Collections.synchronizedSet(Collections.newSetFromMap(lru()));
+
+    private volatile boolean closed;
+
+    private TableBackend(Dialect dialect, BackendContext context) {
+        this.dialect = dialect;
+        this.context = context;
+    }
+
+    /** Connects at once, so that what is wrong with the database is found out here. */
+    static TableBackend open(Dialect dialect, BackendContext context) {
+        TableBackend backend = new TableBackend(dialect, context);
+        backend.uninterrupted("open", Effect.NONE, (db, since) -> true);
+        return backend;
+    }
+
+    /** For tests: how many names are remembered as held. */
+    int remembered() {
+        return heldLately.size();
+    }
+
+    @SuppressWarnings("serial") // Nobody serializes it.
+    private static Map<String, Boolean> lru() {
+        return new LinkedHashMap<>(16, 0.75f, true) {
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
+                return size() > REMEMBERED;
+            }
+        };
+    }
+
+    @Override
+    public Guarantees guarantees() {
+        return dialect.guarantees();
+    }
+
+    /**
+     * Does not wait for a release: the database cannot tell of one. Waits only for its turn to write, at most for the
+     * patience and the call timeout together.
+     *
+     * <p>An interrupt during that wait leaves nothing of this call, because nothing was written yet; one that comes
+     * while a statement runs is left to the caller, together with the answer.
+     */
+    @Override
+    public Attempt acquire(Claim claim, Duration patience) throws InterruptedException {
+        long lease = leaseMillis(claim);
+        String name = Names.encode(claim.name());
+        String tried = "acquire " + name;
+        Wait wait = new Wait(end(patience, context.callTimeout()), true);
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        if (heldLately.contains(name)) {
+            Row row = look(tried, name, wait);
+            // Our own row is one whose grant got lost on the way: ask for it again.
+            if (row != null && row.live() && !claim.owner().equals(row.owner)) {
+                return held(tried, name, row, wait);
+            }
+        }
+        Optional<Grant> grant = send(tried, Effect.WRITE, wait, (db, since) -> {
+            List<Long> tokens = db.query(dialect.acquire(), r -> r.getLong(1), name, claim.owner(), lease);
+            return tokens.stream().findFirst().map(token -> claim.granted(Duration.ofMillis(lease), token, since));
+        });
+        if (grant.isPresent()) {
+            heldLately.remove(name);
+            return Attempt.granted(grant.get());
+        }
+        Row row = look(tried, name, wait);
+        if (row == null || !row.live()) {
+            // It has ended since: the caller may come back at once.
+            return Attempt.held(PAUSE, Duration.ZERO);
+        }
+        heldLately.add(name);
+        return held(tried, name, row, wait);
+    }
+
+    private Attempt held(String tried, String name, Row row, Wait wait) throws InterruptedException {
+        long rest = row.rest;
+        if (rest > row.lease + 1) {
+            // No holder was ever promised more than one lease from now, so the clock was set back after that row was
+            // written. Its own end would come late by as much, after a year's step a year. Cut to one lease it comes
+            // after its holder's deadline all the same, and holders who live move it with their next renewal.
+            send(
+                    tried,
+                    Effect.NONE,
+                    wait,
+                    (db, since) -> db.query(dialect.clamp(), r -> true, name, String.valueOf(row.owner)));
+            rest = row.lease + 1;
+        }
+        return Attempt.held(PAUSE, Duration.ofMillis(rest));
+    }
+
+    /** A row of our format and strategy, or null if the name has none. */
+    private @Nullable Row look(String tried, String name, Wait wait) throws InterruptedException {
+        List<Row> rows = send(tried, Effect.NONE, wait, (db, since) -> db.query(dialect.look(), Row::new, name));
+        if (rows.isEmpty()) {
+            return null;
+        }
+        Row row = rows.get(0);
+        if (row.format != Dialect.FORMAT || !Dialect.STRATEGY.equals(row.strategy)) {
+            throw new LockStoreException(
+                    dialect.store(),
+                    tried + ": its row has format " + row.format + " and strategy " + row.strategy
+                            + ", and this client knows format " + Dialect.FORMAT + " and strategy " + Dialect.STRATEGY,
+                    "let all users of this store have the same version of Mortise and the same strategy",
+                    false,
+                    null);
+        }
+        return row;
+    }
+
+    @Override
+    public Renewal renew(Collection<Grant> grants) {
+        Map<String, Grant> asked = new LinkedHashMap<>();
+        grants.forEach(grant -> asked.put(key(Names.encode(grant.name()), grant.owner(), grant.token()), grant));
+        List<Grant> live = new ArrayList<>();
+        List<Grant> ended = new ArrayList<>();
+        List<String> keys = new ArrayList<>(asked.keySet());
+        long end = end(context.callTimeout());
+        for (int from = 0; from < keys.size(); from += dialect.largestBatch()) {
+            List<String> batch = keys.subList(from, Math.min(keys.size(), from + dialect.largestBatch()));
+            try {
+                renew(batch, asked, end, live, ended);
+            } catch (LockStoreException e) {
+                if (from == 0) {
+                    throw e;
+                }
+                // What the batches before this one told is known; the rest is in neither list.
+                break;
+            }
+        }
+        return Renewal.of(live, ended);
+    }
+
+    private void renew(List<String> keys, Map<String, Grant> asked, long end, List<Grant> live, List<Grant> ended) {
+        // Rounded up to a power of two with repeats of the last, so that few statements are ever prepared.
+        int size = Integer.highestOneBit(2 * keys.size() - 1);
+        Object[] parameters = new Object[3 * size];
+        for (int i = 0; i < size; i++) {
+            Grant grant = grant(asked, keys.get(Math.min(i, keys.size() - 1)));
+            parameters[3 * i] = Names.encode(grant.name());
+            parameters[3 * i + 1] = grant.owner();
+            parameters[3 * i + 2] = grant.token();
+        }
+        Set<String> gone = new LinkedHashSet<>(keys);
+        String tried = "renew " + keys.size() + (keys.size() == 1 ? " lease" : " leases");
+        live.addAll(uninterrupted(
+                tried,
+                Effect.WRITE,
+                end,
+                (db, since) -> db.query(
+                        dialect.renew(size),
+                        row -> {
+                            String key = key(row.getString(1), row.getString(2), row.getLong(3));
+                            gone.remove(key);
+                            return grant(asked, key).renewed(Duration.ofMillis(row.getLong(4)), since);
+                        },
+                        parameters)));
+        // The statement was one, and has committed: what it did not find live had ended by then.
+        gone.forEach(key -> ended.add(grant(asked, key)));
+    }
+
+    /** Neither a name in its encoding nor an owner has a space. */
+    private static String key(String name, String owner, long token) {
+        return name + " " + owner + " " + token;
+    }
+
+    private static Grant grant(Map<String, Grant> asked, String key) {
+        return Objects.requireNonNull(asked.get(key), key);
+    }
+
+    @Override
+    public boolean release(Claim claim) {
+        String name = Names.encode(claim.name());
+        return uninterrupted(
+                "release " + name,
+                Effect.WRITE,
+                (db, since) -> db.query(dialect.release(), r -> r.getInt(1) == 1, name, claim.owner())
+                        .contains(true));
+    }
+
+    @Override
+    public Optional<Grant> adopt(Grant held, Claim heir) {
+        if (!held.name().equals(heir.name())) {
+            throw new IllegalArgumentException("heir must be of the same name: " + heir + ", not " + held.claim());
+        }
+        long lease = leaseMillis(heir);
+        String name = Names.encode(heir.name());
+        String tried = "adopt " + name;
+        long end = end(context.callTimeout());
+        Optional<Grant> grant = uninterrupted(
+                tried,
+                Effect.WRITE,
+                end,
+                (db, since) -> db
+                        .query(
+                                dialect.adopt(),
+                                r -> r.getLong(1),
+                                name,
+                                held.owner(),
+                                held.token(),
+                                heir.owner(),
+                                lease)
+                        .stream()
+                        .findFirst()
+                        .map(token -> heir.granted(Duration.ofMillis(lease), token, since)));
+        if (grant.isEmpty()) {
+            // Only to refuse a row that is not ours to judge.
+            uninterruptedLook(tried, name, end);
+        }
+        return grant;
+    }
+
+    @Override
+    public Optional<Holder> holder(String name) {
+        String encoded = Names.encode(Claim.requireName(name));
+        Row row = uninterruptedLook("look at " + encoded, encoded, end(context.callTimeout()));
+        return row != null && row.live()
+                ? Optional.of(Holder.of(String.valueOf(row.owner), row.token, Duration.ofMillis(row.rest)))
+                : Optional.empty();
+    }
+
+    private @Nullable Row uninterruptedLook(String tried, String name, long end) {
+        Wait wait = new Wait(end, false);
+        try {
+            return look(tried, name, wait);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        } finally {
+            wait.over();
+        }
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        Wait wait = new Wait(end(context.callTimeout()), false);
+        try {
+            // Whoever has the turn, and does not give it back in time, closes the connection then.
+            if (wait.forTurn(false)) {
+                giveTurn();
+            }
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        } finally {
+            wait.over();
+        }
+    }
+
+    /** The lease in whole milliseconds, rounded up and raised to the shortest. */
+    private long leaseMillis(Claim claim) {
+        Guarantees g = dialect.guarantees();
+        if (claim.lease().compareTo(g.longestLease()) > 0) {
+            throw new IllegalArgumentException("lease must be at most " + g.longestLease() + ": " + claim.lease());
+        }
+        long millis = claim.lease().plusNanos(999_999).toMillis();
+        return Math.max(millis, g.shortestLease().toMillis());
+    }
+
+    // ---- Sending -------------------------------------------------------------------------------------------------
+
+    private <T> T uninterrupted(String tried, Effect effect, Work<T> work) {
+        return uninterrupted(tried, effect, end(context.callTimeout()), work);
+    }
+
+    /** An interrupt neither shortens nor fails it; the thread finds itself interrupted afterwards. */
+    private <T> T uninterrupted(String tried, Effect effect, long end, Work<T> work) {
+        Wait wait = new Wait(end, false);
+        try {
+            return send(tried, effect, wait, work);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        } finally {
+            wait.over();
+        }
+    }
+
+    /** Does the work in its turn, again and again while the database is busy with others, until the wait is over. */
+    private <T> T send(String tried, Effect effect, Wait wait, Work<T> work) throws InterruptedException {
+        long sleep = FIRST_SLEEP;
+        while (true) {
+            if (!wait.forTurn(true)) {
+                throw closed
+                        ? closed(tried)
+                        : failed(
+                                tried + ": other calls of this client kept the connection for too long",
+                                "look for a slow or hanging disk",
+                                false,
+                                null);
+            }
+            SQLException busy;
+            try {
+                return attempt(tried, effect, work);
+            } catch (Busy e) {
+                busy = e.cause;
+            } finally {
+                giveTurn();
+            }
+            // Between a half and one and a half, so that clients do not march in step.
+            if (!wait.sleep(sleep / 2 + ThreadLocalRandom.current().nextLong(sleep))) {
+                throw failed(tried + ": " + dialect.what(busy), dialect.advice(busy), false, busy);
+            }
+            sleep = Math.min(sleep + sleep / 8, LONGEST_SLEEP);
+        }
+    }
+
+    private <T> T attempt(String tried, Effect effect, Work<T> work) throws Busy {
+        boolean sent = false;
+        try {
+            if (closed) {
+                throw closed(tried);
+            }
+            Connected db = connected;
+            if (db == null) {
+                db = new Connected(dialect.open(again));
+                connected = db;
+                again = true;
+            }
+            sent = true;
+            T answer;
+            try {
+                // Before the send, and anew for every one: the lease counts from the request that started it.
+                answer = work.on(db, context.nanoTime());
+            } catch (SQLException e) {
+                if (dialect.isBusy(e)) {
+                    // A store that has been moved away can be busy for ever.
+                    db.session.requireSameStore();
+                }
+                throw e;
+            }
+            db.session.requireSameStore();
+            return answer;
+        } catch (SQLException e) {
+            if (dialect.isBusy(e)) {
+                throw new Busy(e);
+            }
+            disconnect();
+            throw failed(
+                    tried + ": " + dialect.what(e),
+                    dialect.advice(e),
+                    sent && effect == Effect.WRITE && dialect.mayHaveTakenEffect(e),
+                    e);
+        }
+    }
+
+    private LockStoreException failed(String tried, String advice, boolean effect, @Nullable Throwable cause) {
+        return new LockStoreException(dialect.store(), tried, advice, effect, cause);
+    }
+
+    private void disconnect() {
+        if (connected != null) {
+            connected.session.close();
+            connected = null;
+        }
+    }
+
+    private void giveTurn() {
+        if (closed) {
+            disconnect();
+        }
+        turn.unlock();
+    }
+
+    private LockStoreException closed(String tried) {
+        return failed(tried + ": this client of the store was closed", "open another", false, null);
+    }
+
+    /** The moment after this long, in the time of {@link System#nanoTime}; at most a hundred years ahead. */
+    private static long end(Duration... lengths) {
+        Duration sum = Duration.ZERO;
+        Duration most = Duration.ofDays(36_500);
+        for (Duration length : lengths) {
+            sum = length.compareTo(most) < 0 ? sum.plus(length) : most;
+        }
+        return System.nanoTime() + (sum.compareTo(most) < 0 ? sum : most).toNanos();
+    }
+
+    /** The waits of one call: in real time, not in the ticker's, which a test may have stopped. */
+    private final class Wait {
+        private final long end;
+        private final boolean interruptibly;
+        private boolean interrupted;
+
+        Wait(long end, boolean interruptibly) {
+            this.end = end;
+            this.interruptibly = interruptibly;
+        }
+
+        /** False if it was not to be had before the end, or, where that matters, before this backend was closed. */
+        boolean forTurn(boolean onlyWhileOpen) throws InterruptedException {
+            while (true) {
+                long left = Math.max(0, end - System.nanoTime());
+                try {
+                    if (turn.tryLock(Math.min(left, GLANCE), TimeUnit.NANOSECONDS)) {
+                        return true;
+                    }
+                } catch (InterruptedException e) {
+                    note(e);
+                    continue;
+                }
+                if (left <= GLANCE || (onlyWhileOpen && closed)) {
+                    return false;
+                }
+            }
+        }
+
+        /** False if nothing is left to sleep. */
+        boolean sleep(long nanos) throws InterruptedException {
+            long now = System.nanoTime();
+            long until = end - now < nanos ? end : now + nanos;
+            if (until - now <= 0) {
+                return false;
+            }
+            for (long left = until - now; left > 0; left = until - System.nanoTime()) {
+                try {
+                    TimeUnit.NANOSECONDS.sleep(left);
+                } catch (InterruptedException e) {
+                    note(e);
+                }
+            }
+            return true;
+        }
+
+        private void note(InterruptedException e) throws InterruptedException {
+            if (interruptibly) {
+                throw e;
+            }
+            interrupted = true;
+        }
+
+        /** Gives the thread back an interrupt that came meanwhile. */
+        void over() {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private enum Effect {
+        /** Reads, or writes what needs no undoing. */
+        NONE,
+        WRITE
+    }
+
+    private interface Work<T> {
+        /**
+         * @param since the ticker before the send
+         */
+        T on(Connected db, long since) throws SQLException;
+    }
+
+    private interface Reader<T> {
+        T read(ResultSet row) throws SQLException;
+    }
+
+    /** Somebody else's write is in the way. Without a stack: it is made often, and caught at once. */
+    private static final class Busy extends Exception {
+        private static final long serialVersionUID = 1;
+
+        private final SQLException cause;
+
+        Busy(SQLException cause) {
+            super(null, cause, false, false);
+            this.cause = cause;
+        }
+    }
+
+    private static final class Row {
+        private final int format;
+        private final @Nullable String strategy;
+        private final @Nullable String owner;
+        private final long token;
+        private final long lease;
+        private final long rest;
+
+        Row(ResultSet row) throws SQLException {
+            format = row.getInt(1);
+            strategy = row.getString(2);
+            owner = row.getString(3);
+            token = row.getLong(4);
+            lease = row.getLong(5);
+            rest = row.getLong(6);
+        }
+
+        boolean live() {
+            return owner != null && rest > 0;
+        }
+    }
+
+    /** A connection with the statements prepared on it. */
+    private static final class Connected {
+        private final Dialect.Session session;
+        private final Map<String, PreparedStatement> statements = new HashMap<>();
+
+        Connected(Dialect.Session session) {
+            this.session = session;
+        }
+
+        /** Reads to the end: a statement that answers rows commits after the last one, and may still fail there. */
+        <T> List<T> query(String sql, Reader<T> reader, Object... parameters) throws SQLException {
+            PreparedStatement statement = statements.get(sql);
+            if (statement == null) {
+                statement = session.connection().prepareStatement(sql);
+                statements.put(sql, statement);
+            }
+            for (int i = 0; i < parameters.length; i++) {
+                statement.setObject(i + 1, parameters[i]);
+            }
+            try (ResultSet rows = statement.executeQuery()) {
+                List<T> read = new ArrayList<>();
+                while (rows.next()) {
+                    read.add(reader.read(rows));
+                }
+                return read;
+            }
+        }
+    }
+}
