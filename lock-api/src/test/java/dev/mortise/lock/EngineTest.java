@@ -255,6 +255,21 @@ class EngineTest {
         assertThat(second.join().orElseThrow().isHeld()).isTrue();
     }
 
+    /** A grant that is answered behind a later one of the same client has ended, and takes nothing from the later. */
+    @Test
+    void outdatedGrant() {
+        a.fates.add(Fate.REPLY_SLOW);
+        CompletableFuture<Optional<Lease>> slow = a.engine.waiters.acquireAsync("n", TERMS, 0);
+        advance(10);
+        store.evict("n");
+        Lease later = acquire(a);
+        advance(300);
+        assertThat(slow.join()).isEmpty();
+        assertThat(later.token()).isEqualTo(2);
+        assertThat(later.isHeld()).isTrue();
+        assertThat(store.holder("n").orElseThrow().token()).isEqualTo(2);
+    }
+
     // ----------------------------------------------------------------------------------------------------------- undo
 
     /** An acquire whose answer never came is undone, so that others wait for no lease of nobody. */
