@@ -499,10 +499,10 @@ class EngineTest {
     /** A lease with a chosen end is lost at that end, and released then. */
     @Test
     void chosenEnd() {
-        Lease bounded = take(a, new Terms(LEASE, Duration.ofSeconds(10).toNanos()));
-        advance(9_800);
+        Lease bounded = take(a, new Terms(LEASE, Duration.ofMillis(8_500).toNanos()));
+        advance(8_400);
         assertThat(bounded.isHeld()).isTrue();
-        advance(200);
+        advance(100);
         assertThat(bounded.isHeld()).isFalse();
         advance(10);
         assertThat(store.holder("n")).isEmpty();
