@@ -433,6 +433,7 @@ class LockClientTest {
             public void close() {}
         };
         Logger logger = Logger.getLogger("dev.mortise.lock");
+        logger.setUseParentHandlers(false);
         logger.addHandler(handler);
         try (LockClient locks = LockClient.builder(store).lease(SHORT).build()) {
             try (Lease held = locks.lock("n").acquire()) {
@@ -448,6 +449,7 @@ class LockClientTest {
             }
         } finally {
             logger.removeHandler(handler);
+            logger.setUseParentHandlers(true);
         }
     }
 
