@@ -129,7 +129,8 @@ public interface LockBackend extends AutoCloseable {
 
     /**
      * Gives back connections and threads, and ends calls that still wait, which then throw. Idempotent. Does not
-     * release claims: the caller has done so for those that it knew of, and the others end by themselves.
+     * release claims: the caller has done so for those that it knew of, and the others end by themselves. A call that
+     * comes later throws {@link LockStoreException} and has no effect.
      */
     @Override
     void close();
