@@ -136,10 +136,22 @@ final class Waiters {
         Duration left = waiter.left(now);
         long latest = Nanos.of(left) + 2 * engine.callTimeout;
         if (latest < Nanos.FOREVER) {
-            waiter.alarm = engine.alarms.at(now + latest, () -> hung(waiter, claim));
+            watchForHang(waiter, claim, now + latest);
         }
         waiter.call = engine.gateway.acquire(
                 claim, left, waiter.on, (attempt, error) -> answered(waiter, claim, attempt, error));
+    }
+
+    private void watchForHang(Waiter waiter, Claim claim, long due) {
+        waiter.alarm = engine.alarms.at(due, () -> {
+            long now = engine.time.nanoTime();
+            if (now - due > engine.callTimeout) {
+                // This alarm is late itself: the whole process was stopped, and the call with it.
+                watchForHang(waiter, claim, now + 2 * engine.callTimeout);
+            } else {
+                hung(waiter, claim);
+            }
+        });
     }
 
     /** The backend has broken its word to come back in time. The line goes on without it. */

@@ -470,6 +470,17 @@ class EngineTest {
         assertThat(next.join()).isPresent();
     }
 
+    /** A process that was stopped during a call does not mistake its own absence for the store's. */
+    @Test
+    void stoppedDuringAnAcquire() {
+        a.fates.add(Fate.REPLY_VERY_LATE);
+        CompletableFuture<Optional<Lease>> wait =
+                a.engine.waiters.acquireAsync("n", TERMS, Duration.ofSeconds(1).toNanos());
+        a.stop(Duration.ofMinutes(5));
+        advance(Duration.ofMinutes(5).toMillis() + 500);
+        assertThat(wait.join()).as("an answer, and not a failure").isEmpty();
+    }
+
     /** A store failure is one waiter's: the next asks for itself. */
     @Test
     void failureIsNotShared() {
