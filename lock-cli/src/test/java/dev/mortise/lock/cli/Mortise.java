@@ -63,6 +63,9 @@ final class Mortise {
                 "-XX:+UseSerialGC",
                 "-Xshare:auto",
                 "-Xmx64m",
+                // As the manifest of the jar says: from JDK 24 on, the driver would otherwise be told of on standard
+                // error.
+                "--enable-native-access=ALL-UNNAMED",
                 // Where the driver unpacks its library, which a killed JVM leaves behind.
                 "-Dorg.sqlite.tmpdir=" + NATIVE,
                 "-cp",
