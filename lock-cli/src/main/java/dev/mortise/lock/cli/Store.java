@@ -97,9 +97,10 @@ final class Store {
                         folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
             }
         } catch (IOException e) {
-            String reason = e instanceof FileSystemException f && f.getReason() != null
-                    ? f.getReason()
-                    : e.getClass().getSimpleName();
+            String reason = e.getClass().getSimpleName().replace("Exception", "");
+            if (e instanceof FileSystemException f && f.getReason() != null) {
+                reason = f.getReason();
+            }
             throw new Failure(
                     Failure.UNAVAILABLE,
                     "the folder of the default store, " + Text.quoted(folder.toString()) + ", cannot be made: " + reason

@@ -126,9 +126,14 @@ final class SqliteDialect implements Dialect {
             "fullfsync", new String[] {"1", "1"},
             "checkpoint_fullfsync", new String[] {"1", "1"},
             // With a shared cache, another connection's write is seen before it is committed.
-            "read_uncommitted", new String[] {"0", "0"},
-            // We wait ourselves.
-            "busy_timeout", new String[] {"0", "0"});
+            "read_uncommitted", new String[] {"0", "0"});
+
+    /**
+     * Milliseconds for which SQLite waits itself while a connection is made. Turning a new file into one with a log takes
+     * a moment without any reader, and only a waiter inside SQLite keeps new readers out meanwhile: several processes
+     * that start at once, and just come back, can keep each other from it for seconds. Afterwards we wait ourselves.
+     */
+    private static final int BUSY_TIMEOUT = 100;
 
     /**
      * Files of which a connection of this process has lost its log for good. SQLite shares what it knows of a log
@@ -288,6 +293,7 @@ final class SqliteDialect implements Dialect {
         // Read and write, and create only at first: what was there and is gone is not to be made anew in silence.
         properties.setProperty("open_mode", again ? "2" : "6");
         properties.setProperty("shared_cache", "false");
+        properties.setProperty("busy_timeout", String.valueOf(BUSY_TIMEOUT));
         SETTINGS.forEach((name, value) -> {
             if (!name.contains("fullfsync")) {
                 properties.setProperty(name, value[0]);
@@ -345,6 +351,7 @@ final class SqliteDialect implements Dialect {
                 }
             }
             statement.execute(Dialect.ddl(DDL, "mortise_lock"));
+            statement.execute("PRAGMA busy_timeout = 0");
         }
         try {
             // Finds a table with other columns, and reads the file, so that its companions are there.

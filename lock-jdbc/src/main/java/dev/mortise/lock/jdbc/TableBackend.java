@@ -52,6 +52,11 @@ final class TableBackend implements LockBackend {
 
     private static final long LONGEST_SLEEP = TimeUnit.MILLISECONDS.toNanos(5);
 
+    /** To connect takes longer than to write, and is in the way of others who connect: so these are longer, too. */
+    private static final long FIRST_OPENING_SLEEP = TimeUnit.MILLISECONDS.toNanos(5);
+
+    private static final long LONGEST_OPENING_SLEEP = TimeUnit.MILLISECONDS.toNanos(200);
+
     /** How long a wait may go on before it looks whether this backend was closed. */
     private static final long GLANCE = TimeUnit.MILLISECONDS.toNanos(100);
 
@@ -354,6 +359,7 @@ final class TableBackend implements LockBackend {
     /** Does the work in its turn, again and again while the database is busy with others, until the wait is over. */
     private <T> T send(String tried, Effect effect, Wait wait, Work<T> work) throws InterruptedException {
         long sleep = FIRST_SLEEP;
+        long openingSleep = FIRST_OPENING_SLEEP;
         while (true) {
             if (!wait.forTurn(true)) {
                 throw closed
@@ -364,19 +370,24 @@ final class TableBackend implements LockBackend {
                                 false,
                                 null);
             }
-            SQLException busy;
+            Busy busy;
             try {
                 return attempt(tried, effect, work);
             } catch (Busy e) {
-                busy = e.cause;
+                busy = e;
             } finally {
                 giveTurn();
             }
+            long nap = busy.opening ? openingSleep : sleep;
             // Between a half and one and a half, so that clients do not march in step.
-            if (!wait.sleep(sleep / 2 + ThreadLocalRandom.current().nextLong(sleep))) {
-                throw failed(tried + ": " + dialect.what(busy), dialect.advice(busy), false, busy);
+            if (!wait.sleep(nap / 2 + ThreadLocalRandom.current().nextLong(nap))) {
+                throw failed(tried + ": " + dialect.what(busy.cause), dialect.advice(busy.cause), false, busy.cause);
             }
-            sleep = Math.min(sleep + sleep / 8, LONGEST_SLEEP);
+            if (busy.opening) {
+                openingSleep = Math.min(openingSleep * 2, LONGEST_OPENING_SLEEP);
+            } else {
+                sleep = Math.min(sleep + sleep / 8, LONGEST_SLEEP);
+            }
         }
     }
 
@@ -408,7 +419,7 @@ final class TableBackend implements LockBackend {
             return answer;
         } catch (SQLException e) {
             if (dialect.isBusy(e)) {
-                throw new Busy(e);
+                throw new Busy(e, !sent);
             }
             disconnect();
             throw failed(
@@ -534,10 +545,12 @@ final class TableBackend implements LockBackend {
         private static final long serialVersionUID = 1;
 
         private final SQLException cause;
+        private final boolean opening;
 
-        Busy(SQLException cause) {
+        Busy(SQLException cause, boolean opening) {
             super(null, cause, false, false);
             this.cause = cause;
+            this.opening = opening;
         }
     }
 
