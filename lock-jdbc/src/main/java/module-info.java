@@ -9,5 +9,6 @@ module dev.mortise.lock.jdbc {
     uses java.sql.Driver;
 
     provides dev.mortise.lock.spi.BackendProvider with
-            dev.mortise.lock.jdbc.JdbcProvider;
+            dev.mortise.lock.jdbc.JdbcProvider,
+            dev.mortise.lock.jdbc.PostgresProvider;
 }

@@ -1,12 +1,17 @@
 package dev.mortise.lock.jdbc;
 
+import dev.mortise.lock.spi.Consistency;
+import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.Guarantees;
+import dev.mortise.lock.spi.StoreEvent;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.SQLException;
+import java.time.Duration;
+import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
 
@@ -27,17 +32,40 @@ interface Dialect {
     /** The store as people know it, without secrets. */
     String store();
 
+    /** Constant from the first {@link #open} on. */
     Guarantees guarantees();
+
+    /** How many sessions may be open at once. */
+    int sessions();
+
+    /** Whether a session is kept for the next call, with the statements prepared on it, or closed after each. */
+    boolean keepsSessions();
 
     /**
      * Connects, checks that the database is set up as the guarantees need it, and makes the table if it is not there.
      *
      * @param again true if this store was open before: what has gone since is then not made anew
+     * @param nanos how long it may take, where that can be limited
      */
-    Session open(boolean again) throws SQLException;
+    Session open(boolean again, long nanos) throws SQLException;
 
     /** Whether the database was busy with somebody else: nothing was done, and the same may succeed a little later. */
     boolean isBusy(SQLException e);
+
+    /** Whether the session that failed so is of no use any more, and others of the same age perhaps neither. */
+    boolean isBroken(SQLException e);
+
+    /**
+     * How much time must be left for another try. With less, a statement that waits for somebody else's lock could be given
+     * up here before the database gives it up, and then nobody knows what came of it.
+     */
+    long leastNanos();
+
+    /**
+     * Whether {@link #acquire}, {@link #release}, {@link #adopt} and {@link #clamp} take one parameter more, as the last:
+     * how long they may wait for somebody else's lock, in milliseconds as text.
+     */
+    boolean limitsWaits();
 
     /** Whether a write that failed so may have been done all the same. */
     boolean mayHaveTakenEffect(SQLException e);
@@ -61,12 +89,16 @@ interface Dialect {
     String look();
 
     /**
-     * Starts the leases of live claims anew, each for its own length.
-     *
-     * <p>In: {@code size} times name, owner, token; the same may be given twice. Out, for each that was live: name,
-     * owner, lease.
+     * Starts the leases of live claims anew, each for its own length. Out: name, owner, token, and the lease, or NULL if
+     * the claim has ended.
      */
-    String renew(int size);
+    Query renew(List<Grant> grants);
+
+    /**
+     * Whether a claim that {@link #renew} says nothing of has ended. If not, somebody else has its row locked, and nothing
+     * is known of it.
+     */
+    boolean silenceMeansEnded();
 
     /** How many claims one statement may renew: a power of two. */
     int largestBatch();
@@ -88,9 +120,21 @@ interface Dialect {
      */
     String clamp();
 
+    /** A statement and its parameters. */
+    record Query(String sql, List<?> parameters) {}
+
     /** One connection. Used by one thread at a time. */
     interface Session {
         Connection connection();
+
+        /** How long what follows may take, where that can be limited. */
+        void limit(long nanos) throws SQLException;
+
+        /**
+         * Proves that the other side is still there, where it could have gone unnoticed. Asked before a session is used
+         * that was not used for a while: then a statement need not be sent to find out, with an outcome unknown.
+         */
+        void requireAlive() throws SQLException;
 
         /**
          * Proves that what others open under this store's name is still what this connection works in.
@@ -100,6 +144,31 @@ interface Dialect {
         void requireSameStore() throws SQLException;
 
         void close();
+    }
+
+    /** What the strategy promises on every database, beside these events that exclusion survives. */
+    static Guarantees guarantees(StoreEvent... exclusionSurvives) {
+        return Guarantees.builder(Consistency.DATABASE)
+                // Never a clock step (a lease ends by the wall clock), nor the loss of the table.
+                .exclusionSurvives(exclusionSurvives)
+                // A new token is larger than the row's and not below the clock's microseconds: it takes the loss of the
+                // row, and a clock set back by more than that row's age, to see a token again.
+                .tokensSurvive(
+                        StoreEvent.RELEASE_AND_EXPIRY,
+                        StoreEvent.CLIENT_CRASH,
+                        StoreEvent.CONNECTION_LOSS,
+                        StoreEvent.STORE_RESTART,
+                        StoreEvent.RESTART_WITHOUT_DATA,
+                        StoreEvent.STORE_CLOCK_STEP)
+                .leases(Duration.ofMillis(100), Duration.ofDays(365), Duration.ofMillis(1))
+                // The row ends at the very millisecond. What is added is the way from the arrival of a request to the
+                // reading of the clock inside its statement: microseconds, and a pause of the machine.
+                .freedWithin(lease -> lease.plusMillis(50).compareTo(Duration.ofMillis(150)) < 0
+                        ? Duration.ofMillis(150)
+                        : lease.plusMillis(50))
+                .fair(false)
+                .outlivesClient(true)
+                .build();
     }
 
     /** The statement that makes {@code table}, from the DDL that is shipped as {@code resource}. */

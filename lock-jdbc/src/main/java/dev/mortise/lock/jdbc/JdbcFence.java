@@ -33,7 +33,7 @@ import java.util.Objects;
  * it, does the same harm.
  *
  * <p>Keeps no state, and may be used by any thread; a connection is used by the calling thread only, within the call.
- * Works with SQLite.
+ * Works with SQLite and PostgreSQL.
  */
 public final class JdbcFence {
 
@@ -45,12 +45,18 @@ public final class JdbcFence {
      * token. Call it as the first statement of every transaction that reads or writes the resource; roll back when it
      * throws.
      *
-     * <p>The table is made on first use, inside this transaction, so that it is undone with it. Where the program may
-     * not create tables, run the {@code CREATE TABLE} statement of the shipped {@code sqlite.sql} before.
+     * <p>On SQLite the table is made on first use, inside this transaction, so that it is undone with it; or before, by the
+     * {@code CREATE TABLE} statement of the shipped {@code sqlite.sql}. The check takes the database's one write lock for
+     * the rest of the transaction, also when the transaction then only reads. How long it waits for that is the caller's
+     * {@code busy_timeout}. A transaction that has read something before the check can fail with
+     * {@code SQLITE_BUSY_SNAPSHOT}: roll back, and begin with the check.
      *
-     * <p>On SQLite it takes the database's one write lock for the rest of the transaction, also when the transaction
-     * then only reads. How long it waits for that is the caller's {@code busy_timeout}. A transaction that has read
-     * something before the check can fail with {@code SQLITE_BUSY_SNAPSHOT}: roll back, and begin with the check.
+     * <p>On PostgreSQL the table is to be made before, once, by that statement of the shipped {@code postgresql.sql}: a
+     * statement that fails ends the transaction there, and transactions that make it at the same time would wait for each
+     * other. It is found by the search path, as the tables that it protects are. The check locks the resource's row for
+     * the rest of the transaction; how long it waits for that is the caller's {@code lock_timeout}. Under REPEATABLE READ
+     * and SERIALIZABLE it fails with a serialization failure ({@code 40001}) when it had to wait for another transaction:
+     * roll back, and run the transaction again, check included.
      *
      * @param transaction the caller's connection, with auto-commit off; neither committed nor closed here
      * @param resource what is protected, as a rule the lock's name; the same rules
@@ -58,7 +64,7 @@ public final class JdbcFence {
      * @throws StaleTokenException if the resource has seen a newer token; nothing was changed
      * @throws IllegalStateException if auto-commit is on: then the check would protect nothing that follows
      * @throws IllegalArgumentException if the resource's name or the token is none
-     * @throws SQLFeatureNotSupportedException if the database is not SQLite
+     * @throws SQLFeatureNotSupportedException if the database is neither SQLite nor PostgreSQL
      * @throws SQLException as the database throws it
      */
     public void check(Connection transaction, String resource, long token) throws SQLException {
@@ -72,12 +78,29 @@ public final class JdbcFence {
                     + " what follows is in one transaction with it");
         }
         String database = transaction.getMetaData().getDatabaseProductName();
-        if (!database.equals("SQLite")) {
-            throw new SQLFeatureNotSupportedException("JdbcFence works with SQLite, not with " + database);
-        }
         boolean passed;
+        String newest;
+        switch (database) {
+            case "SQLite" -> {
+                passed = raiseOrCreate(transaction, name, token);
+                newest = SqliteDialect.NEWEST;
+            }
+            case "PostgreSQL" -> {
+                passed = raise(transaction, PostgresDialect.RAISE, name, token);
+                newest = PostgresDialect.NEWEST;
+            }
+            default ->
+                throw new SQLFeatureNotSupportedException(
+                        "JdbcFence works with SQLite and PostgreSQL, not with " + database);
+        }
+        if (!passed) {
+            throw new StaleTokenException(resource, name, token, newest(transaction, newest, name));
+        }
+    }
+
+    private static boolean raiseOrCreate(Connection transaction, String name, long token) throws SQLException {
         try {
-            passed = raise(transaction, name, token);
+            return raise(transaction, SqliteDialect.RAISE, name, token);
         } catch (SQLException e) {
             if (!SqliteDialect.isMissingTable(e)) {
                 throw e;
@@ -86,15 +109,12 @@ public final class JdbcFence {
             try (Statement statement = transaction.createStatement()) {
                 statement.execute(Dialect.ddl(SqliteDialect.DDL, "mortise_fence"));
             }
-            passed = raise(transaction, name, token);
-        }
-        if (!passed) {
-            throw new StaleTokenException(resource, name, token, newest(transaction, name));
+            return raise(transaction, SqliteDialect.RAISE, name, token);
         }
     }
 
-    private static boolean raise(Connection transaction, String name, long token) throws SQLException {
-        try (PreparedStatement statement = transaction.prepareStatement(SqliteDialect.RAISE)) {
+    private static boolean raise(Connection transaction, String sql, String name, long token) throws SQLException {
+        try (PreparedStatement statement = transaction.prepareStatement(sql)) {
             statement.setString(1, name);
             statement.setLong(2, token);
             try (ResultSet rows = statement.executeQuery()) {
@@ -107,8 +127,8 @@ public final class JdbcFence {
         }
     }
 
-    private static long newest(Connection transaction, String name) throws SQLException {
-        try (PreparedStatement statement = transaction.prepareStatement(SqliteDialect.NEWEST)) {
+    private static long newest(Connection transaction, String sql, String name) throws SQLException {
+        try (PreparedStatement statement = transaction.prepareStatement(sql)) {
             statement.setString(1, name);
             try (ResultSet rows = statement.executeQuery()) {
                 return rows.next() ? rows.getLong(1) : 0;

@@ -1,65 +1,37 @@
 package dev.mortise.lock.jdbc;
 
-import dev.mortise.lock.spi.Consistency;
+import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.spi.StoreUri;
 import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.Driver;
-import java.sql.DriverPropertyInfo;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.time.Duration;
-import java.util.Arrays;
-import java.util.Iterator;
-import java.util.Locale;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Properties;
-import java.util.ServiceConfigurationError;
-import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.StringJoiner;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.UnaryOperator;
 import java.util.logging.Level;
 import java.util.logging.Logger;
-import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** SQLite: one file, used by the processes of one machine, whose clock is the database's clock. */
 final class SqliteDialect implements Dialect {
     static final String DDL = "sqlite.sql";
 
-    static final Guarantees GUARANTEES = Guarantees.builder(Consistency.DATABASE)
-            // Not a clock step (a lease ends by the wall clock), and not the loss of the file.
-            .exclusionSurvives(
-                    StoreEvent.RELEASE_AND_EXPIRY,
-                    StoreEvent.CLIENT_CRASH,
-                    StoreEvent.CONNECTION_LOSS,
-                    StoreEvent.STORE_RESTART)
-            // A new token is larger than the row's and not below the clock's microseconds: it takes the loss of the
-            // row, and a clock set back by more than that row's age, to see a token again.
-            .tokensSurvive(
-                    StoreEvent.RELEASE_AND_EXPIRY,
-                    StoreEvent.CLIENT_CRASH,
-                    StoreEvent.CONNECTION_LOSS,
-                    StoreEvent.STORE_RESTART,
-                    StoreEvent.RESTART_WITHOUT_DATA,
-                    StoreEvent.STORE_CLOCK_STEP)
-            .leases(Duration.ofMillis(100), Duration.ofDays(365), Duration.ofMillis(1))
-            // The row ends at the very millisecond. What is added is the way from the arrival of a request to the
-            // reading of the clock inside its statement: microseconds, and a pause of the machine.
-            .freedWithin(lease -> lease.plusMillis(50).compareTo(Duration.ofMillis(150)) < 0
-                    ? Duration.ofMillis(150)
-                    : lease.plusMillis(50))
-            .fair(false)
-            .outlivesClient(true)
-            .build();
+    static final Guarantees GUARANTEES = Dialect.guarantees(
+            StoreEvent.RELEASE_AND_EXPIRY,
+            StoreEvent.CLIENT_CRASH,
+            StoreEvent.CONNECTION_LOSS,
+            StoreEvent.STORE_RESTART);
 
     /** The wall clock in milliseconds. SQLite reads it once a statement, when first asked: after it has its locks. */
     private static final String NOW = "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)";
@@ -182,10 +154,21 @@ final class SqliteDialect implements Dialect {
         return GUARANTEES;
     }
 
+    /** One: SQLite has one write lock, and whoever waits for it waits outside of the connection. */
     @Override
-    public Session open(boolean again) throws SQLException {
-        Driver driver = driver();
-        refuseUnknownOptions(driver);
+    public int sessions() {
+        return 1;
+    }
+
+    @Override
+    public boolean keepsSessions() {
+        return true;
+    }
+
+    @Override
+    public Session open(boolean again, long nanos) throws SQLException {
+        Driver driver = Drivers.find("org.sqlite.", "jdbc:sqlite:", "SQLite", "org.xerial:sqlite-jdbc");
+        Drivers.options(driver, "jdbc:sqlite:", query);
         file.requireUsable(again);
         Copy copy = Copy.enter(driver, file.real());
         Session session = null;
@@ -235,57 +218,6 @@ final class SqliteDialect implements Dialect {
                 "the file was replaced again and again while it was opened",
                 "find the program that moves or deletes " + file,
                 null);
-    }
-
-    private Driver driver() throws Refusal {
-        // Not DriverManager: it finds drivers of the class path only, not those of a plug-in or a web application.
-        Iterator<Driver> drivers = ServiceLoader.load(Driver.class, SqliteDialect.class.getClassLoader())
-                .iterator();
-        Throwable broken = null;
-        while (true) {
-            try {
-                if (!drivers.hasNext()) {
-                    break;
-                }
-                Driver driver = drivers.next();
-                if (driver.acceptsURL("jdbc:sqlite:")) {
-                    return driver;
-                }
-            } catch (SQLException | LinkageError | ServiceConfigurationError e) {
-                // Another one than ours, as a rule.
-                broken = e;
-            }
-        }
-        throw new Refusal(
-                "no JDBC driver for SQLite is there" + (broken == null ? "" : ", and one cannot be loaded: " + broken),
-                "add org.xerial:sqlite-jdbc to the class path",
-                broken);
-    }
-
-    /**
-     * The driver makes an option that it does not know a part of the file's name, and shows the URL where a value is
-     * missing: both are refused before.
-     */
-    private void refuseUnknownOptions(Driver driver) throws SQLException {
-        TreeSet<String> known = Arrays.stream(driver.getPropertyInfo("jdbc:sqlite:", new Properties()))
-                .map((DriverPropertyInfo info) -> info.name)
-                .collect(Collectors.toCollection(TreeSet::new));
-        for (String option : query.split("&", -1)) {
-            String[] parts = option.split("=", 2);
-            String name = parts[0].trim().toLowerCase(Locale.ROOT);
-            if (option.isBlank()) {
-                continue;
-            }
-            if (!known.contains(name)) {
-                // It may be the rest of a password that has an & in it.
-                String shown = query.contains("password") ? "an option" : "option '" + name + "'";
-                throw new IllegalArgumentException(
-                        shown + " in the JDBC URL is not known to the driver, which knows " + String.join(", ", known));
-            }
-            if (parts.length < 2 || parts[1].isBlank()) {
-                throw new IllegalArgumentException("option '" + name + "' in the JDBC URL has no value");
-            }
-        }
     }
 
     private Connection connect(Driver driver, boolean again) throws SQLException {
@@ -421,6 +353,21 @@ final class SqliteDialect implements Dialect {
         return code == Code.BUSY || code == Code.LOCKED || code == Code.PROTOCOL;
     }
 
+    @Override
+    public boolean isBroken(SQLException e) {
+        return false;
+    }
+
+    @Override
+    public long leastNanos() {
+        return 0;
+    }
+
+    @Override
+    public boolean limitsWaits() {
+        return false;
+    }
+
     static boolean isMissingTable(SQLException e) {
         return e.getErrorCode() == Code.ERROR && String.valueOf(e.getMessage()).contains("no such table");
     }
@@ -483,7 +430,25 @@ final class SqliteDialect implements Dialect {
     }
 
     @Override
-    public String renew(int size) {
+    public Query renew(List<Grant> grants) {
+        // Rounded up to a power of two with repeats of the last, so that few statements are ever prepared.
+        int size = Integer.highestOneBit(2 * grants.size() - 1);
+        Object[] parameters = new Object[3 * size];
+        for (int i = 0; i < size; i++) {
+            Grant grant = grants.get(Math.min(i, grants.size() - 1));
+            parameters[3 * i] = Names.encode(grant.name());
+            parameters[3 * i + 1] = grant.owner();
+            parameters[3 * i + 2] = grant.token();
+        }
+        return new Query(renew(size), List.of(parameters));
+    }
+
+    @Override
+    public boolean silenceMeansEnded() {
+        return true;
+    }
+
+    static String renew(int size) {
         // The names once more by themselves: so SQLite looks each up by its key, whatever it believes of the table's
         // size. With the list of three alone, or joined, it may read the whole table.
         StringJoiner names = new StringJoiner(", ", "(", ")");
@@ -591,6 +556,16 @@ final class SqliteDialect implements Dialect {
         @Override
         public Connection connection() {
             return connection;
+        }
+
+        @Override
+        public void limit(long nanos) {
+            // A statement in a file cannot be limited.
+        }
+
+        @Override
+        public void requireAlive() {
+            // There is no other side.
         }
 
         @Override

@@ -14,8 +14,10 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -24,9 +26,11 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -36,9 +40,10 @@ import org.jspecify.annotations.Nullable;
  * a lost answer can be asked for again, and no transaction of anybody else has a part in it. An answer counts once the
  * statement has been read to its end, which is when it has committed.
  *
- * <p><b>Threads and locks.</b> No thread of its own. One connection, guarded by {@link #turn} for the length of one
- * statement, never while waiting: an acquire that finds the database busy must not hold up the renewals of others. The
- * waits are our own and not the driver's, so that they end at an interrupt, a deadline and {@link #close}.
+ * <p><b>Threads and locks.</b> A call has a session for the length of one statement, never while it waits for the next
+ * try: an acquire that finds the database busy must not hold up the renewals of others. Where the database itself lets a
+ * statement wait, for a row that somebody has locked, there are several sessions, and renewals have some of their own.
+ * The waits are ours and not the driver's, so that they end at an interrupt, a deadline and {@link #close}.
  */
 final class TableBackend implements LockBackend {
     /** How soon a loser may come back: about the time of a commit. The caller lengthens it from try to try. */
@@ -63,17 +68,30 @@ final class TableBackend implements LockBackend {
     /** How many names seen held are remembered. Forgetting one costs a statement that writes nothing. */
     private static final int REMEMBERED = 1024;
 
+    /** Of the sessions, where there are several, so many for renewals alone, and as many for releases and the like. */
+    private static final int RESERVED = 2;
+
+    /**
+     * How long a statement may wait inside of the database for somebody else's lock, in milliseconds, before it is tried
+     * again: so that an interrupt, a close and the end of the patience are noticed, and the session is free for others.
+     */
+    static final long LONGEST_WAIT = 250;
+
+    /** A session that was not used for longer is tried before it is used. */
+    private static final long FRESH = TimeUnit.SECONDS.toNanos(1);
+
     private final Dialect dialect;
     private final BackendContext context;
 
-    /** Fair, so that a renewal is not overtaken by tries for ever. */
-    private final ReentrantLock turn = new ReentrantLock(true);
+    /** Sessions that nobody uses now, the latest used first; at most as many as the lanes let through. */
+    private final Deque<Connected> idle = new ConcurrentLinkedDeque<>();
 
-    /** The connection and its statements; guarded by {@link #turn}. */
-    private @Nullable Connected connected;
+    private final Lane acquires;
+    private final Lane renewals;
+    private final Lane others;
 
-    /** Whether there has been a connection; guarded by {@link #turn}. */
-    private boolean again;
+    /** Whether there has been a session. */
+    private volatile boolean again;
 
     /**
      * Names that a try lately found held. The next try looks before it writes: a write that loses waits for the lock
@@ -86,6 +104,10 @@ final class TableBackend implements LockBackend {
     private TableBackend(Dialect dialect, BackendContext context) {
         this.dialect = dialect;
         this.context = context;
+        int sessions = dialect.sessions();
+        acquires = new Lane(Math.max(1, sessions - 2 * RESERVED));
+        renewals = sessions == 1 ? acquires : new Lane(RESERVED);
+        others = sessions == 1 ? acquires : new Lane(RESERVED);
     }
 
     /** Connects at once, so that what is wrong with the database is found out here. */
@@ -115,6 +137,11 @@ final class TableBackend implements LockBackend {
         return dialect.guarantees();
     }
 
+    @Override
+    public String toString() {
+        return dialect.store();
+    }
+
     /**
      * Does not wait for a release: the database cannot tell of one. Waits only for its turn to write, at most for the
      * patience and the call timeout together.
@@ -127,7 +154,7 @@ final class TableBackend implements LockBackend {
         long lease = leaseMillis(claim);
         String name = Names.encode(claim.name());
         String tried = "acquire " + name;
-        Wait wait = new Wait(end(patience, context.callTimeout()), true);
+        Wait wait = new Wait(acquires, end(patience, context.callTimeout()), true);
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
@@ -139,7 +166,7 @@ final class TableBackend implements LockBackend {
             }
         }
         Optional<Grant> grant = send(tried, Effect.WRITE, wait, (db, since) -> {
-            List<Long> tokens = db.query(dialect.acquire(), r -> r.getLong(1), name, claim.owner(), lease);
+            List<Long> tokens = db.change(dialect.acquire(), r -> r.getLong(1), name, claim.owner(), lease);
             return tokens.stream().findFirst().map(token -> claim.granted(Duration.ofMillis(lease), token, since));
         });
         if (grant.isPresent()) {
@@ -165,7 +192,7 @@ final class TableBackend implements LockBackend {
                     tried,
                     Effect.NONE,
                     wait,
-                    (db, since) -> db.query(dialect.clamp(), r -> true, name, String.valueOf(row.owner)));
+                    (db, since) -> db.change(dialect.clamp(), r -> true, name, String.valueOf(row.owner)));
             rest = row.lease + 1;
         }
         return Attempt.held(PAUSE, Duration.ofMillis(rest));
@@ -214,31 +241,59 @@ final class TableBackend implements LockBackend {
     }
 
     private void renew(List<String> keys, Map<String, Grant> asked, long end, List<Grant> live, List<Grant> ended) {
-        // Rounded up to a power of two with repeats of the last, so that few statements are ever prepared.
-        int size = Integer.highestOneBit(2 * keys.size() - 1);
-        Object[] parameters = new Object[3 * size];
-        for (int i = 0; i < size; i++) {
-            Grant grant = grant(asked, keys.get(Math.min(i, keys.size() - 1)));
-            parameters[3 * i] = Names.encode(grant.name());
-            parameters[3 * i + 1] = grant.owner();
-            parameters[3 * i + 2] = grant.token();
+        Set<String> silent = new LinkedHashSet<>(keys);
+        renewOnce(silent, asked, end, live, ended);
+        if (dialect.silenceMeansEnded()) {
+            // The statement was one, and has committed: what it did not find live had ended by then.
+            silent.forEach(key -> ended.add(grant(asked, key)));
+        } else if (!silent.isEmpty()) {
+            // Somebody had these rows locked, mostly for a commit. Once more; what is silent then is unknown.
+            try {
+                renewOnce(silent, asked, end, live, ended);
+            } catch (LockStoreException e) {
+                System.getLogger(TableBackend.class.getName()).log(System.Logger.Level.DEBUG, "renew once more", e);
+            }
         }
-        Set<String> gone = new LinkedHashSet<>(keys);
+    }
+
+    /** One statement. Takes from the keys those that it got an answer for. */
+    private void renewOnce(Set<String> keys, Map<String, Grant> asked, long end, List<Grant> live, List<Grant> ended) {
+        List<Grant> grants = keys.stream().map(key -> grant(asked, key)).collect(Collectors.toList());
+        Dialect.Query query = dialect.renew(grants);
         String tried = "renew " + keys.size() + (keys.size() == 1 ? " lease" : " leases");
-        live.addAll(uninterrupted(
+        List<Renewed> answers = uninterrupted(
+                renewals,
                 tried,
                 Effect.WRITE,
                 end,
                 (db, since) -> db.query(
-                        dialect.renew(size),
-                        row -> {
-                            String key = key(row.getString(1), row.getString(2), row.getLong(3));
-                            gone.remove(key);
-                            return grant(asked, key).renewed(Duration.ofMillis(row.getLong(4)), since);
-                        },
-                        parameters)));
-        // The statement was one, and has committed: what it did not find live had ended by then.
-        gone.forEach(key -> ended.add(grant(asked, key)));
+                        query.sql(),
+                        row -> new Renewed(row, since),
+                        query.parameters().toArray()));
+        for (Renewed answer : answers) {
+            if (keys.remove(answer.key)) {
+                Grant grant = grant(asked, answer.key);
+                if (answer.live) {
+                    live.add(grant.renewed(answer.lease, answer.since));
+                } else {
+                    ended.add(grant);
+                }
+            }
+        }
+    }
+
+    private static final class Renewed {
+        private final String key;
+        private final Duration lease;
+        private final boolean live;
+        private final long since;
+
+        Renewed(ResultSet row, long since) throws SQLException {
+            key = key(row.getString(1), row.getString(2), row.getLong(3));
+            lease = Duration.ofMillis(row.getLong(4));
+            live = !row.wasNull();
+            this.since = since;
+        }
     }
 
     /** Neither a name in its encoding nor an owner has a space. */
@@ -256,7 +311,7 @@ final class TableBackend implements LockBackend {
         return uninterrupted(
                 "release " + name,
                 Effect.WRITE,
-                (db, since) -> db.query(dialect.release(), r -> r.getInt(1) == 1, name, claim.owner())
+                (db, since) -> db.change(dialect.release(), r -> r.getInt(1) == 1, name, claim.owner())
                         .contains(true));
     }
 
@@ -270,11 +325,12 @@ final class TableBackend implements LockBackend {
         String tried = "adopt " + name;
         long end = end(context.callTimeout());
         Optional<Grant> grant = uninterrupted(
+                others,
                 tried,
                 Effect.WRITE,
                 end,
                 (db, since) -> db
-                        .query(
+                        .change(
                                 dialect.adopt(),
                                 r -> r.getLong(1),
                                 name,
@@ -302,7 +358,7 @@ final class TableBackend implements LockBackend {
     }
 
     private @Nullable Row uninterruptedLook(String tried, String name, long end) {
-        Wait wait = new Wait(end, false);
+        Wait wait = new Wait(others, end, false);
         try {
             return look(tried, name, wait);
         } catch (InterruptedException e) {
@@ -315,16 +371,27 @@ final class TableBackend implements LockBackend {
     @Override
     public void close() {
         closed = true;
-        Wait wait = new Wait(end(context.callTimeout()), false);
-        try {
-            // Whoever has the turn, and does not give it back in time, closes the connection then.
-            if (wait.forTurn(false)) {
-                giveTurn();
+        closeIdle();
+        long end = end(context.callTimeout());
+        for (Lane lane : new LinkedHashSet<>(List.of(acquires, renewals, others))) {
+            Wait wait = new Wait(lane, end, false);
+            try {
+                // Whoever is under way, and does not come back in time, closes its session then.
+                if (wait.forTurn(lane.width, false)) {
+                    lane.turns.release(lane.width);
+                }
+            } catch (InterruptedException e) {
+                throw new IllegalStateException(e);
+            } finally {
+                wait.over();
             }
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
-        } finally {
-            wait.over();
+        }
+        closeIdle();
+    }
+
+    private void closeIdle() {
+        for (Connected db = idle.poll(); db != null; db = idle.poll()) {
+            db.close();
         }
     }
 
@@ -341,12 +408,12 @@ final class TableBackend implements LockBackend {
     // ---- Sending -------------------------------------------------------------------------------------------------
 
     private <T> T uninterrupted(String tried, Effect effect, Work<T> work) {
-        return uninterrupted(tried, effect, end(context.callTimeout()), work);
+        return uninterrupted(others, tried, effect, end(context.callTimeout()), work);
     }
 
     /** An interrupt neither shortens nor fails it; the thread finds itself interrupted afterwards. */
-    private <T> T uninterrupted(String tried, Effect effect, long end, Work<T> work) {
-        Wait wait = new Wait(end, false);
+    private <T> T uninterrupted(Lane lane, String tried, Effect effect, long end, Work<T> work) {
+        Wait wait = new Wait(lane, end, false);
         try {
             return send(tried, effect, wait, work);
         } catch (InterruptedException e) {
@@ -361,26 +428,30 @@ final class TableBackend implements LockBackend {
         long sleep = FIRST_SLEEP;
         long openingSleep = FIRST_OPENING_SLEEP;
         while (true) {
-            if (!wait.forTurn(true)) {
+            if (!wait.forTurn(1, true)) {
                 throw closed
                         ? closed(tried)
                         : failed(
                                 tried + ": other calls of this client kept the connection for too long",
-                                "look for a slow or hanging disk",
+                                dialect.sessions() == 1
+                                        ? "look for a slow or hanging disk"
+                                        : "look for a slow or hanging server, and for who keeps rows locked",
                                 false,
                                 null);
             }
             Busy busy;
             try {
-                return attempt(tried, effect, work);
+                return attempt(tried, effect, wait, work);
             } catch (Busy e) {
                 busy = e;
             } finally {
-                giveTurn();
+                wait.lane.turns.release();
             }
             long nap = busy.opening ? openingSleep : sleep;
             // Between a half and one and a half, so that clients do not march in step.
-            if (!wait.sleep(nap / 2 + ThreadLocalRandom.current().nextLong(nap))) {
+            long least = Math.min(dialect.leastNanos(), context.callTimeout().toNanos() / 2);
+            if (wait.left() <= least
+                    || !wait.sleep(nap / 2 + ThreadLocalRandom.current().nextLong(nap))) {
                 throw failed(tried + ": " + dialect.what(busy.cause), dialect.advice(busy.cause), false, busy.cause);
             }
             if (busy.opening) {
@@ -391,18 +462,18 @@ final class TableBackend implements LockBackend {
         }
     }
 
-    private <T> T attempt(String tried, Effect effect, Work<T> work) throws Busy {
+    private <T> T attempt(String tried, Effect effect, Wait wait, Work<T> work) throws Busy {
         boolean sent = false;
+        Connected db = null;
+        boolean keep = false;
         try {
             if (closed) {
                 throw closed(tried);
             }
-            Connected db = connected;
-            if (db == null) {
-                db = new Connected(dialect.open(again));
-                connected = db;
-                again = true;
-            }
+            db = session(wait);
+            db.session.limit(wait.left());
+            // Half of what is left: the database gives a wait up, and says so, before we do.
+            db.waits = dialect.limitsWaits() ? Math.min(LONGEST_WAIT, Math.max(1, wait.left() / 2_000_000)) : 0;
             sent = true;
             T answer;
             try {
@@ -416,36 +487,67 @@ final class TableBackend implements LockBackend {
                 throw e;
             }
             db.session.requireSameStore();
+            keep = true;
             return answer;
         } catch (SQLException e) {
+            if (dialect.isBroken(e)) {
+                closeIdle();
+            }
             if (dialect.isBusy(e)) {
+                keep = !dialect.isBroken(e);
                 throw new Busy(e, !sent);
             }
-            disconnect();
+            if (dialect.isBroken(e) && wait.lane == renewals && db != null && db.used != 0) {
+                // The session may have been dead for long. Over a new one, within the same limit.
+                throw new Busy(e, false);
+            }
             throw failed(
                     tried + ": " + dialect.what(e),
                     dialect.advice(e),
                     sent && effect == Effect.WRITE && dialect.mayHaveTakenEffect(e),
                     e);
+        } finally {
+            if (db != null) {
+                giveBack(db, keep);
+            }
+        }
+    }
+
+    /** A session that works as far as is known. */
+    private Connected session(Wait wait) throws SQLException {
+        for (Connected db = idle.poll(); db != null; db = idle.poll()) {
+            // A renewal that fails can be sent again.
+            if (System.nanoTime() - db.used < FRESH || wait.lane == renewals) {
+                return db;
+            }
+            try {
+                db.session.limit(wait.left());
+                db.session.requireAlive();
+                return db;
+            } catch (SQLException e) {
+                System.getLogger(TableBackend.class.getName()).log(System.Logger.Level.DEBUG, "idle session", e);
+                db.close();
+            }
+        }
+        Connected db = new Connected(dialect.open(again, wait.left()));
+        again = true;
+        return db;
+    }
+
+    private void giveBack(Connected db, boolean keep) {
+        if (!keep || !dialect.keepsSessions()) {
+            db.close();
+            return;
+        }
+        db.used = System.nanoTime();
+        idle.push(db);
+        if (closed) {
+            closeIdle();
         }
     }
 
     private LockStoreException failed(String tried, String advice, boolean effect, @Nullable Throwable cause) {
         return new LockStoreException(dialect.store(), tried, advice, effect, cause);
-    }
-
-    private void disconnect() {
-        if (connected != null) {
-            connected.session.close();
-            connected = null;
-        }
-    }
-
-    private void giveTurn() {
-        if (closed) {
-            disconnect();
-        }
-        turn.unlock();
     }
 
     private LockStoreException closed(String tried) {
@@ -464,21 +566,23 @@ final class TableBackend implements LockBackend {
 
     /** The waits of one call: in real time, not in the ticker's, which a test may have stopped. */
     private final class Wait {
+        private final Lane lane;
         private final long end;
         private final boolean interruptibly;
         private boolean interrupted;
 
-        Wait(long end, boolean interruptibly) {
+        Wait(Lane lane, long end, boolean interruptibly) {
+            this.lane = lane;
             this.end = end;
             this.interruptibly = interruptibly;
         }
 
         /** False if it was not to be had before the end, or, where that matters, before this backend was closed. */
-        boolean forTurn(boolean onlyWhileOpen) throws InterruptedException {
+        boolean forTurn(int width, boolean onlyWhileOpen) throws InterruptedException {
             while (true) {
                 long left = Math.max(0, end - System.nanoTime());
                 try {
-                    if (turn.tryLock(Math.min(left, GLANCE), TimeUnit.NANOSECONDS)) {
+                    if (lane.turns.tryAcquire(width, Math.min(left, GLANCE), TimeUnit.NANOSECONDS)) {
                         return true;
                     }
                 } catch (InterruptedException e) {
@@ -489,6 +593,12 @@ final class TableBackend implements LockBackend {
                     return false;
                 }
             }
+        }
+
+        /** How long the next statement may take; positive. */
+        long left() {
+            return Math.max(
+                    1, Math.min(end - System.nanoTime(), context.callTimeout().toNanos()));
         }
 
         /** False if nothing is left to sleep. */
@@ -520,6 +630,17 @@ final class TableBackend implements LockBackend {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
+        }
+    }
+
+    /** The calls that share some of the sessions. Fair, so that nobody is overtaken for ever. */
+    private static final class Lane {
+        private final int width;
+        private final Semaphore turns;
+
+        Lane(int width) {
+            this.width = width;
+            turns = new Semaphore(width, true);
         }
     }
 
@@ -580,9 +701,35 @@ final class TableBackend implements LockBackend {
     private static final class Connected {
         private final Dialect.Session session;
         private final Map<String, PreparedStatement> statements = new HashMap<>();
+        private long used;
+
+        /** How long a statement may wait for a lock, in milliseconds; 0 where it does not wait. */
+        private long waits;
 
         Connected(Dialect.Session session) {
             this.session = session;
+        }
+
+        void close() {
+            for (PreparedStatement statement : statements.values()) {
+                try {
+                    // Before its connection, which others may go on using.
+                    statement.close();
+                } catch (SQLException e) {
+                    System.getLogger(TableBackend.class.getName()).log(System.Logger.Level.DEBUG, "close", e);
+                }
+            }
+            session.close();
+        }
+
+        /** A statement that may wait for somebody else's lock. */
+        <T> List<T> change(String sql, Reader<T> reader, Object... parameters) throws SQLException {
+            if (waits == 0) {
+                return query(sql, reader, parameters);
+            }
+            Object[] more = Arrays.copyOf(parameters, parameters.length + 1);
+            more[parameters.length] = String.valueOf(waits);
+            return query(sql, reader, more);
         }
 
         /** Reads to the end: a statement that answers rows commits after the last one, and may still fail there. */

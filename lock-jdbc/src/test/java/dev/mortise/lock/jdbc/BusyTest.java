@@ -45,12 +45,12 @@ class BusyTest {
     private static final long SLACK = TimeUnit.MILLISECONDS.toNanos(700);
 
     private final ExecutorService threads = Executors.newCachedThreadPool();
-    private TestStore store;
+    private SqliteStore store;
     private Connection stranger;
 
     @BeforeEach
     void open(@TempDir Path folder) throws SQLException {
-        store = new TestStore(folder);
+        store = new SqliteStore(folder);
         store.client();
         stranger = store.sql();
     }

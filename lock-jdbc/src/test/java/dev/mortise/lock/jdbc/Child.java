@@ -46,6 +46,8 @@ final class Child implements AutoCloseable {
             // Else these print a warning where the driver loads its native library.
             command.add("--enable-native-access=ALL-UNNAMED");
         }
+        // A connection pool of the tests brings its logging, which would say here that it goes nowhere.
+        command.add("-Dslf4j.internal.verbosity=ERROR");
         command.addAll(jvmOptions);
         command.add(main.getName());
         command.addAll(Arrays.asList(arguments));

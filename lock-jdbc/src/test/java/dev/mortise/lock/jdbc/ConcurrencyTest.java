@@ -23,9 +23,17 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Many at once. */
+@ParameterizedClass
+@EnumSource(TestStore.Kind.class)
 class ConcurrencyTest {
+    @Parameter
+    TestStore.Kind kind;
+
     private static final int THREADS = 8;
 
     private final ExecutorService threads = Executors.newFixedThreadPool(THREADS);
@@ -51,10 +59,10 @@ class ConcurrencyTest {
     /** Eight at the same instant for a name that has no row yet: one winner each, and no error (RT-07). */
     @Test
     void freshNames() throws Exception {
-        int names = 200;
+        int names = 300;
         CyclicBarrier barrier = new CyclicBarrier(THREADS);
         AtomicIntegerArray winners = new AtomicIntegerArray(names);
-        try (TestStore store = new TestStore(folder)) {
+        try (TestStore store = kind.open(folder)) {
             together(() -> {
                 LockBackend client = store.client(Duration.ofSeconds(30));
                 for (int i = 0; i < names; i++) {
@@ -82,7 +90,7 @@ class ConcurrencyTest {
         for (int i = 0; i < 10; i++) {
             Path own = folder.resolve("s" + i);
             java.nio.file.Files.createDirectory(own);
-            try (TestStore store = new TestStore(own)) {
+            try (TestStore store = kind.open(own)) {
                 together(() -> {
                     barrier.await();
                     LockBackend client = store.client(Duration.ofSeconds(30));
@@ -102,7 +110,7 @@ class ConcurrencyTest {
     @Test
     void historiesHaveNoOverlap() throws Exception {
         History history = new History();
-        try (TestStore store = new TestStore(folder)) {
+        try (TestStore store = kind.open(folder)) {
             List<LockBackend> clients = List.of(
                     store.client(Duration.ofSeconds(30)),
                     store.client(Duration.ofSeconds(30)),
@@ -152,7 +160,7 @@ class ConcurrencyTest {
     @Test
     void namesAreIndependent() throws Exception {
         List<Long> waits = Collections.synchronizedList(new ArrayList<>());
-        try (TestStore store = new TestStore(folder)) {
+        try (TestStore store = kind.open(folder)) {
             LockBackend client = store.client(Duration.ofSeconds(30));
             acquire(client, claim("contended"));
             together(() -> {

@@ -4,8 +4,10 @@ import dev.mortise.lock.spi.BackendContext;
 import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.Providers;
 import dev.mortise.lock.spi.StoreUri;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -15,18 +17,24 @@ import java.util.Random;
 final class Contender {
     private Contender() {}
 
-    /** Arguments: file, a word for the owner ids and the seed, number of names. */
+    /** Arguments: a word for the owner ids and the seed, number of names, the store, its options. */
     public static void main(String[] arguments) throws InterruptedException {
-        Random random = new Random(arguments[1].hashCode());
-        LockBackend client = new JdbcProvider()
+        Random random = new Random(arguments[0].hashCode());
+        Map<String, String> options = new HashMap<>();
+        for (String option : List.of(arguments).subList(3, arguments.length)) {
+            String[] parts = option.split("=", 2);
+            options.put(parts[0], parts[1]);
+        }
+        LockBackend client = Providers.find()
                 .open(
-                        StoreUri.parse("jdbc:sqlite:" + arguments[0], Map.of()),
+                        StoreUri.parse(arguments[2], options),
+                        List.of(),
                         BackendContext.of(System::nanoTime, Duration.ofSeconds(20)));
-        int names = Integer.parseInt(arguments[2]);
+        int names = Integer.parseInt(arguments[1]);
         say("READY");
         for (int i = 0; ; i++) {
             Claim claim = Claim.of(
-                    "n" + random.nextInt(names), arguments[1] + "~" + i, Duration.ofMillis(150 + random.nextInt(150)));
+                    "n" + random.nextInt(names), arguments[0] + "~" + i, Duration.ofMillis(150 + random.nextInt(150)));
             Optional<Grant> granted = client.acquire(claim, Duration.ZERO).grant();
             if (granted.isEmpty()) {
                 continue;

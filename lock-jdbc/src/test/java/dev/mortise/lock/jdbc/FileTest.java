@@ -37,11 +37,11 @@ class FileTest {
     @TempDir
     Path folder;
 
-    private TestStore store;
+    private SqliteStore store;
 
     @BeforeEach
     void open() {
-        store = new TestStore(folder);
+        store = new SqliteStore(folder);
     }
 
     @AfterEach
@@ -170,7 +170,7 @@ class FileTest {
         refused(() -> a.renew(List.of(grant)), true, companion, "part of it");
         refused(() -> a.renew(List.of(grant)), false, "start this program anew");
         refused(store::client, false, "start this program anew");
-        try (Child child = Child.start(List.of(), Contender.class, store.file.toString(), "child", "1")) {
+        try (Child child = Child.start(List.of(), Contender.class, "child", "1", store.adminUrl())) {
             String first = child.line(30_000);
             if (companion.equals("-shm")) {
                 assertThat(first).isEqualTo("READY");

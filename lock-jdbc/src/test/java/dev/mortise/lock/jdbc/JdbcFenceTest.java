@@ -33,12 +33,12 @@ import org.junit.jupiter.api.io.TempDir;
 class JdbcFenceTest {
     private final JdbcFence fence = new JdbcFence();
     private final ExecutorService threads = Executors.newCachedThreadPool();
-    private TestStore store;
+    private SqliteStore store;
     private String url;
 
     @BeforeEach
     void open(@TempDir Path folder) throws SQLException {
-        store = new TestStore(folder);
+        store = new SqliteStore(folder);
         url = "jdbc:sqlite:" + folder.resolve("app.db");
         try (Connection c = DriverManager.getConnection(url);
                 Statement s = c.createStatement()) {
@@ -259,7 +259,7 @@ class JdbcFenceTest {
         DatabaseMetaData metaData = (DatabaseMetaData) Proxy.newProxyInstance(
                 getClass().getClassLoader(), new Class<?>[] {DatabaseMetaData.class}, (self, method, arguments) -> {
                     assertThat(method.getName()).isEqualTo("getDatabaseProductName");
-                    return "PostgreSQL";
+                    return "MySQL";
                 });
         Connection other = (Connection) Proxy.newProxyInstance(
                 getClass().getClassLoader(),
@@ -271,6 +271,6 @@ class JdbcFenceTest {
                 });
         assertThatThrownBy(() -> fence.check(other, "account", 1))
                 .isInstanceOf(SQLFeatureNotSupportedException.class)
-                .hasMessageContaining("PostgreSQL");
+                .hasMessageContaining("MySQL");
     }
 }

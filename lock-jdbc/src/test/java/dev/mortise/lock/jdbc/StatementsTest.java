@@ -5,6 +5,7 @@ import static dev.mortise.lock.jdbc.TestStore.acquire;
 import static dev.mortise.lock.jdbc.TestStore.claim;
 import static dev.mortise.lock.jdbc.TestStore.granted;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.awaitility.Awaitility.await;
 
 import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Grant;
@@ -12,12 +13,17 @@ import dev.mortise.lock.spi.LockBackend;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.Connection;
+import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -28,12 +34,12 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** What each operation costs, counted where the statements go into the driver; and how SQLite runs them. */
 class StatementsTest {
     private final List<String> sent = new ArrayList<>();
-    private TestStore store;
+    private SqliteStore store;
     private LockBackend client;
 
     @BeforeEach
     void open(@TempDir Path folder) {
-        store = new TestStore(folder);
+        store = new SqliteStore(folder);
         client = store.client(CALL_TIMEOUT, connection -> TestStore.observed(connection, sent::add));
         sent.clear();
     }
@@ -149,12 +155,12 @@ class StatementsTest {
     }
 
     static List<String> statements() {
-        Dialect dialect = new SqliteDialect(new TestStore(Path.of("x")).uri());
+        SqliteDialect dialect = new SqliteDialect(new SqliteStore(Path.of("x")).uri());
         return List.of(
                 dialect.acquire(),
                 dialect.look(),
-                dialect.renew(1),
-                dialect.renew(1024),
+                SqliteDialect.renew(1),
+                SqliteDialect.renew(1024),
                 dialect.release(),
                 dialect.adopt(),
                 dialect.clamp());
@@ -175,6 +181,45 @@ class StatementsTest {
                 granted(client, claim("n" + i));
                 statement.execute("ANALYZE");
             }
+        }
+    }
+
+    /**
+     * SQLite reads the clock after it has the write lock, not before it waits for it. Else a claim would be judged, and
+     * its end be counted, by a moment before the claim of the one waited for. (We let SQLite not wait at all; this is
+     * about statements that do.)
+     */
+    @Test
+    void theClockIsReadUnderTheWriteLock() throws Exception {
+        ExecutorService threads = Executors.newSingleThreadExecutor();
+        try (Connection writer = store.sql();
+                Connection waiter = store.sql();
+                Statement lock = writer.createStatement();
+                Statement wait = waiter.createStatement()) {
+            wait.execute("PRAGMA busy_timeout = 20000");
+            // Prepared before, as our statements are.
+            PreparedStatement acquire = waiter.prepareStatement(new SqliteDialect(store.uri()).acquire());
+            acquire.setString(1, "n");
+            acquire.setString(2, "waiter~1");
+            acquire.setLong(3, 30_000);
+            lock.execute("BEGIN IMMEDIATE");
+            Future<Boolean> future = threads.submit(() -> {
+                try (ResultSet rows = acquire.executeQuery()) {
+                    return rows.next() && !rows.next();
+                }
+            });
+            long start = System.nanoTime();
+            await().until(() -> System.nanoTime() - start > 1_200_000_000L);
+            assertThat(future).isNotDone();
+            long released = System.currentTimeMillis();
+            lock.execute("COMMIT");
+            assertThat(future.get(20, TimeUnit.SECONDS)).isTrue();
+            assertThat(store.number("SELECT until_ms - lease_ms - 1 FROM mortise_lock"))
+                    .isBetween(released, System.currentTimeMillis());
+            assertThat(store.number("SELECT token / 1000 FROM mortise_lock"))
+                    .isBetween(released, System.currentTimeMillis());
+        } finally {
+            threads.shutdownNow();
         }
     }
 }

@@ -2,6 +2,7 @@ package dev.mortise.lock.jdbc;
 
 import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.BackendProvider;
 import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.LockBackend;
@@ -20,31 +21,55 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
 import java.util.function.UnaryOperator;
 
-/** A store in a folder of its own, the clients of a test, and an administrator who acts behind their backs. */
-final class TestStore implements AutoCloseable {
+/** A store of a test's own, the clients of a test, and an administrator who acts behind their backs. */
+abstract class TestStore implements AutoCloseable {
+    /** The databases that the contract is tested on. */
+    enum Kind {
+        SQLITE {
+            @Override
+            TestStore open(Path folder) {
+                return new SqliteStore(folder);
+            }
+        },
+        POSTGRESQL {
+            @Override
+            TestStore open(Path folder) {
+                return new PostgresStore();
+            }
+        };
+
+        abstract TestStore open(Path folder);
+    }
+
     static final Duration CALL_TIMEOUT = Duration.ofSeconds(3);
     static final Duration LEASE = Duration.ofSeconds(30);
     private static final AtomicLong OWNERS = new AtomicLong();
 
-    final Path file;
     private final List<AutoCloseable> open = Collections.synchronizedList(new ArrayList<>());
 
-    TestStore(Path folder) {
-        file = folder.resolve("locks.db");
-    }
+    abstract BackendProvider provider();
+
+    abstract StoreUri uri();
+
+    /** The store and its options for another process. */
+    abstract List<String> arguments();
+
+    /** Of an administrator's connection, to which the tables need no schema. */
+    abstract String adminUrl();
+
+    /** The database's clock in milliseconds, as an expression. */
+    abstract String now();
+
+    /** With connections that are wrapped. */
+    abstract Dialect dialect(Duration callTimeout, UnaryOperator<Connection> wrapping);
 
     static BackendContext context(Duration callTimeout) {
         return BackendContext.of(System::nanoTime, callTimeout);
-    }
-
-    StoreUri uri() {
-        return StoreUri.parse("jdbc:sqlite:" + file, Map.of());
     }
 
     /** A client as another process would have. */
@@ -53,15 +78,20 @@ final class TestStore implements AutoCloseable {
     }
 
     LockBackend client(Duration callTimeout) {
-        LockBackend client = new JdbcProvider().open(uri(), context(callTimeout));
-        open.add(client);
-        return client;
+        return opened(provider().open(uri(), context(callTimeout)));
     }
 
     /** A client whose connections are wrapped. */
     LockBackend client(Duration callTimeout, UnaryOperator<Connection> wrapping) {
-        LockBackend client =
-                TableBackend.open(new SqliteDialect(uri(), StoreFile::fileSystem, wrapping), context(callTimeout));
+        return client(context(callTimeout), wrapping);
+    }
+
+    LockBackend client(BackendContext context, UnaryOperator<Connection> wrapping) {
+        return opened(TableBackend.open(dialect(context.callTimeout(), wrapping), context));
+    }
+
+    /** Closed at the end of the test. */
+    LockBackend opened(LockBackend client) {
         open.add(client);
         return client;
     }
@@ -97,13 +127,13 @@ final class TestStore implements AutoCloseable {
 
     /** An administrator's connection. */
     Connection sql() throws SQLException {
-        Connection connection = DriverManager.getConnection("jdbc:sqlite:" + file);
+        Connection connection = DriverManager.getConnection(adminUrl());
         open.add(connection);
         return connection;
     }
 
     int change(String sql, Object... parameters) throws SQLException {
-        try (Connection connection = DriverManager.getConnection("jdbc:sqlite:" + file);
+        try (Connection connection = DriverManager.getConnection(adminUrl());
                 PreparedStatement statement = connection.prepareStatement(sql)) {
             for (int i = 0; i < parameters.length; i++) {
                 statement.setObject(i + 1, parameters[i]);
@@ -113,9 +143,12 @@ final class TestStore implements AutoCloseable {
     }
 
     long number(String sql) throws SQLException {
-        try (Connection connection = DriverManager.getConnection("jdbc:sqlite:" + file);
+        try (Connection connection = DriverManager.getConnection(adminUrl());
                 Statement statement = connection.createStatement();
                 ResultSet rows = statement.executeQuery(sql)) {
+            if (!rows.next()) {
+                throw new AssertionError("no row: " + sql);
+            }
             return rows.getLong(1);
         }
     }

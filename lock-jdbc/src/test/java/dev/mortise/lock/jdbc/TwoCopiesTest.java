@@ -52,7 +52,7 @@ class TwoCopiesTest {
     /** The second is refused, and does not disturb the first; when the first has closed, the second may. */
     @Test
     void areRefused(@TempDir Path folder) throws Exception {
-        try (TestStore store = new TestStore(folder);
+        try (SqliteStore store = new SqliteStore(folder);
                 URLClassLoader loader = loader()) {
             LockBackend a = store.client();
             LockBackend b = store.client();
