@@ -101,7 +101,7 @@ public final class Providers {
         if (provider == null) {
             throw new IllegalArgumentException("no store for the scheme " + Claim.printable(scheme) + "; found: "
                     + (byScheme.isEmpty() ? "none" : String.join(", ", byScheme.keySet()))
-                    + "; add the module that serves it, such as dev.mortise:lock-jdbc for jdbc:sqlite"
+                    + "; add the module that serves it, such as dev.mortise:lock-jdbc for jdbc:sqlite and jdbc:postgresql"
                     + (failed.isEmpty() ? "" : "; failed to load: " + String.join("; ", failed)));
         }
         return provider;
