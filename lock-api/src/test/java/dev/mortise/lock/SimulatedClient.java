@@ -17,6 +17,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 
 /**
  * One client process in virtual time: an engine, a network to the store that a test can break, and a process that can be
@@ -67,6 +68,11 @@ final class SimulatedClient {
     private long stoppedUntil = Long.MIN_VALUE;
 
     SimulatedClient(int number, VirtualTime world, LockBackend store) {
+        this(number, world, store, door -> door);
+    }
+
+    /** With something between the engine and the network: for clients that are wrong on purpose. */
+    SimulatedClient(int number, VirtualTime world, LockBackend store, UnaryOperator<Gateway> between) {
         this.number = number;
         this.world = world;
         this.store = store;
@@ -74,7 +80,7 @@ final class SimulatedClient {
                 "client" + number,
                 store.guarantees(),
                 time,
-                new Network(),
+                between.apply(new Network()),
                 new OneThread(),
                 CALL_TIMEOUT,
                 "c" + number,
@@ -168,7 +174,7 @@ final class SimulatedClient {
         private <T> void call(
                 Supplier<T> effect,
                 Supplier<T> nonsense,
-                java.util.function.UnaryOperator<T> part,
+                UnaryOperator<T> part,
                 Consumer<Runnable> onReply,
                 Gateway.Answer<T> done) {
             Fate fate = next();
