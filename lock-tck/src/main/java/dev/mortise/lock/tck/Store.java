@@ -1,0 +1,43 @@
+package dev.mortise.lock.tck;
+
+import dev.mortise.lock.spi.LockBackend;
+import java.util.Optional;
+
+/**
+ * A store under test, empty and running, for one run of the kit, which closes it. For any thread.
+ *
+ * <p>The kit uses names that begin with {@code tck-}, and no others but those that rule 1.4 tries.
+ */
+public interface Store extends AutoCloseable {
+
+    /**
+     * A new client of the store, as independent of the others as one in another process. The kit closes it.
+     *
+     * <p>Its {@link dev.mortise.lock.spi.BackendContext} has {@code System::nanoTime} as its ticker, because the kit
+     * compares {@link dev.mortise.lock.spi.Grant#since()} with its own readings.
+     */
+    LockBackend connect();
+
+    /**
+     * Ends the live claim of this name, if there is one, behind its holder's back and not through the backend, as an
+     * administrator would: delete the key or the row's owner, revoke the lease. No other name's claim is touched, and the
+     * tokens are kept.
+     */
+    void evict(String name);
+
+    /** Faults that can be caused here; a rule that needs one is skipped where there are none. */
+    default Optional<Faults> faults() {
+        return Optional.empty();
+    }
+
+    /**
+     * The URI with which {@link dev.mortise.lock.LockClient#connect(String)} reaches the store from any process of this
+     * machine. Where there is one, the kit also starts clients in processes of their own, and stops and kills some.
+     */
+    default Optional<String> uri() {
+        return Optional.empty();
+    }
+
+    @Override
+    default void close() throws Exception {}
+}

@@ -1,0 +1,181 @@
+package dev.mortise.lock.tck;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.mortise.lock.tck.Event.Op;
+import dev.mortise.lock.tck.Event.Outcome;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+
+/** Histories made by hand, good and bad: what each rule must see, and what it must not. Times are in milliseconds. */
+class CheckerTest {
+    private static final long MS = 1_000_000;
+    private static final long LEASE = 1_000 * MS;
+
+    private static Event grant(int attempt, int client, long invoked, long returned, long token) {
+        return Event.of(client, attempt, "n", Op.ACQUIRE, Outcome.DONE, invoked * MS, returned * MS)
+                .granted(token, invoked * MS, LEASE);
+    }
+
+    private static Event event(int attempt, int client, Op op, Outcome outcome, long invoked, long returned) {
+        return Event.of(client, attempt, "n", op, outcome, invoked * MS, returned * MS)
+                .granted(0, 0, LEASE);
+    }
+
+    private static List<Rule> broken(Event... events) {
+        History history = new History();
+        Stream.of(events).forEach(history::add);
+        return Checker.check(history, lease -> lease).findings().stream()
+                .map(History.Finding::rule)
+                .distinct()
+                .toList();
+    }
+
+    /** Holders one after the other, by release and by the end of the lease. */
+    @Test
+    void goodHistory() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 10, 15),
+                        event(0, 0, Op.RELEASE, Outcome.DONE, 20, 25),
+                        grant(2, 1, 30, 35, 2),
+                        grant(3, 2, 1_031, 1_040, 3)))
+                .isEmpty();
+    }
+
+    /** An acquire that was granted before its answer is not an overlap. */
+    @Test
+    void slowAnswerIsNoOverlap() {
+        assertThat(broken(grant(0, 0, 0, 900, 1), grant(1, 1, 1_001, 1_005, 2))).isEmpty();
+        assertThat(broken(grant(0, 0, 0, 995, 1), grant(1, 1, 990, 1_005, 2))).isEmpty();
+    }
+
+    @Test
+    void twoHolders() {
+        assertThat(broken(grant(0, 0, 0, 5, 1), grant(1, 1, 500, 505, 2))).containsExactly(Rule.R1_1);
+    }
+
+    /** From the call of its release on, a holder counts on nothing. */
+    @Test
+    void releaseUnderWayIsNoHolder() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(0, 0, Op.RELEASE, Outcome.DONE, 100, 200),
+                        grant(1, 1, 150, 160, 2)))
+                .isEmpty();
+    }
+
+    @Test
+    void tokensGoBack() {
+        assertThat(broken(grant(0, 0, 0, 5, 7), event(0, 0, Op.RELEASE, Outcome.DONE, 10, 15), grant(1, 1, 20, 25, 6)))
+                .containsExactlyInAnyOrder(Rule.R5_2, Rule.R5_3, Rule.R5_5);
+    }
+
+    /** Two acquires at the same time may be granted in either order, if they do not overlap as holders. */
+    @Test
+    void concurrentTokensHaveNoOrder() {
+        assertThat(broken(grant(0, 0, 0, 100, 2), grant(1, 1, 0, 10, 1), event(1, 1, Op.RELEASE, Outcome.DONE, 20, 30)))
+                .isEmpty();
+    }
+
+    @Test
+    void refusedAfterRelease() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(0, 0, Op.RELEASE, Outcome.DONE, 10, 15),
+                        event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 20, 25)))
+                .contains(Rule.R2_4);
+    }
+
+    /** While a release is under way, or had no answer, a refusal is excused. */
+    @Test
+    void refusedDuringRelease() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(0, 0, Op.RELEASE, Outcome.DONE, 10, 30),
+                        event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 20, 25)))
+                .isEmpty();
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(0, 0, Op.RELEASE, Outcome.UNKNOWN, 10, 30),
+                        event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 500, 510)))
+                .isEmpty();
+    }
+
+    @Test
+    void refusedAfterTheEnd() {
+        assertThat(broken(grant(0, 0, 0, 5, 1), event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 1_020, 1_025)))
+                .containsExactly(Rule.R3_1);
+        assertThat(broken(grant(0, 0, 0, 5, 1), event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 1_003, 1_025)))
+                .isEmpty();
+    }
+
+    @Test
+    void endedEarly() {
+        assertThat(broken(grant(0, 0, 0, 5, 1), event(0, 0, Op.RENEW, Outcome.REFUSED, 500, 505)))
+                .containsExactly(Rule.R3_2);
+        assertThat(broken(grant(0, 0, 0, 5, 1), event(0, 0, Op.RENEW, Outcome.REFUSED, 985, 995)))
+                .isEmpty();
+    }
+
+    /** What was done to the claim tells why it ended early. */
+    @Test
+    void endedByAStranger() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(-1, 1, Op.FOREIGN_RELEASE, Outcome.REFUSED, 10, 15),
+                        event(0, 0, Op.RENEW, Outcome.REFUSED, 20, 25)))
+                .containsExactly(Rule.R2_1);
+    }
+
+    @Test
+    void evictedIsNotEarly() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        Event.of(-1, -1, "n", Op.EVICT, Outcome.DONE, 10 * MS, 11 * MS),
+                        event(0, 0, Op.RENEW, Outcome.REFUSED, 20, 25),
+                        grant(1, 1, 30, 35, 2)))
+                .isEmpty();
+    }
+
+    @Test
+    void revived() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        event(0, 0, Op.RELEASE, Outcome.DONE, 10, 15),
+                        event(0, 0, Op.RENEW, Outcome.DONE, 20, 25).granted(1, 20 * MS, LEASE)))
+                .containsExactly(Rule.R2_6);
+    }
+
+    @Test
+    void replacedAndLive() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        grant(1, 1, 1_001, 1_005, 2),
+                        event(0, 0, Op.RENEW, Outcome.DONE, 1_010, 1_015).granted(1, 1_010 * MS, LEASE)))
+                .containsExactly(Rule.R2_3);
+    }
+
+    @Test
+    void sinceFromTheAnswer() {
+        assertThat(broken(grant(0, 0, 0, 105, 1).late(100 * MS))).isEmpty();
+        assertThat(broken(Event.of(0, 0, "n", Op.ACQUIRE, Outcome.DONE, 0, 105 * MS)
+                        .granted(1, 104 * MS, LEASE)
+                        .late(100 * MS)))
+                .containsExactly(Rule.R3_3);
+    }
+
+    @Test
+    void lostUpdate() {
+        Event write = Event.of(0, 0, "n", Op.WRITE, Outcome.DONE, 10 * MS, 10 * MS);
+        assertThat(broken(
+                        write.granted(1, 0, 0).value(1),
+                        write.granted(1, 1, 0).value(2),
+                        write.granted(2, 2, 0).value(3)))
+                .isEmpty();
+        assertThat(broken(
+                        write.granted(1, 0, 0).value(1), write.granted(2, 0, 0).value(2)))
+                .containsExactly(Rule.R5_6);
+    }
+}

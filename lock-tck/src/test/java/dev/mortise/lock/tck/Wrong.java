@@ -1,0 +1,96 @@
+package dev.mortise.lock.tck;
+
+import java.util.List;
+
+/**
+ * Wrong backends, each with the rule that must find it. Some are the mistakes of well-known libraries; see also the
+ * wrong clients of {@code SimulationTest}.
+ */
+enum Wrong {
+    FREED_TOO_SOON(Rule.R0_1, "declares that a claim is gone in half its lease"),
+    CHANGES_ITS_MIND(Rule.R0_1, "declares something else at every call"),
+    CLOSE_RELEASES(Rule.R0_2, "declares that leases outlive their client, and releases them at its close"),
+    ADOPTS_UNDECLARED(Rule.R0_2, "does not declare outlivesClient, and adopts"),
+    CLOSE_ONCE(Rule.R0_3, "throws at the second close"),
+    CLOSE_FOR_ALL(Rule.R0_3, "closes what all clients share"),
+    HELD_IS_A_BUG(Rule.R0_4, "throws IllegalStateException if somebody else holds it"),
+    HELD_IS_A_FAILURE(Rule.R0_4, "throws LockStoreException if somebody else holds it"),
+
+    NO_CHECK(Rule.R1_1, "grants without looking whether it is held"),
+    CHECK_THEN_ACT(Rule.R1_1, "looks whether it is held, and then takes it"),
+    REFUSES_NOW_AND_THEN(Rule.R1_2, "takes a conflict inside the store for held"),
+    RELEASE_UNSEEN(Rule.R1_2, "has a cache of what is held that its own release does not clear"),
+    NAMES_FOLDED(Rule.R1_3, "compares names without case"),
+    NAMES_CUT(Rule.R1_3, "cuts names to 191 characters"),
+    NAMES_PADDED(Rule.R1_3, "compares names as padded with spaces"),
+    NAMES_HASHED(Rule.R1_3, "hashes names to 32 bits"),
+    RELEASES_ALL_NAMES(Rule.R1_3, "releases all names of the client"),
+    NAMES_TOO_LONG(Rule.R1_4, "refuses names longer than 255 characters"),
+    NAMES_OF_LETTERS(Rule.R1_4, "refuses control characters in names"),
+    SECOND_TOKEN(Rule.R1_5, "gives the same owner a second token when it asks again"),
+    REFUSES_ITS_OWNER(Rule.R1_5, "refuses the owner that asks again"),
+
+    RELEASE_IGNORES_OWNER(Rule.R2_1, "deletes whoever's claim it is"),
+    RENEW_IGNORES_OWNER(Rule.R2_2, "renews whoever's claim it is"),
+    RENEW_LENGTHENS_OTHERS(Rule.R2_2, "answers ended, but lengthens whoever's claim it is"),
+    RENEW_SEES_ANY(Rule.R2_3, "answers live if anybody holds the name"),
+    RELEASE_DOES_NOTHING(Rule.R2_4, "answers a release without doing it"),
+    RELEASE_LATER(Rule.R2_4, "answers a release before it is done"),
+    RELEASE_ALWAYS_TRUE(Rule.R2_5, "answers true to every release"),
+    RELEASE_ONCE(Rule.R2_5, "throws at the release of what is gone"),
+    RENEW_RECREATES(Rule.R2_6, "writes the claim anew where it is gone"),
+    RENEW_IGNORES_END(Rule.R2_6, "renews what has expired and was not taken yet"),
+
+    NEVER_ENDS(Rule.R3_1, "keeps claims for ever"),
+    ENDS_TWICE_AS_LATE(Rule.R3_1, "keeps claims for twice what it declares"),
+    RENEW_GIVES_UP(Rule.R3_2, "answers ended when it could not look"),
+    ENDS_EARLY(Rule.R3_2, "keeps claims for half the lease that it grants"),
+    SINCE_FROM_REPLY(Rule.R3_3, "counts the lease from the arrival of the answer"),
+    RENEWED_SINCE_FROM_REPLY(Rule.R3_3, "counts the renewed lease from the arrival of the answer"),
+    CARRIER_KEPT_ALIVE(Rule.R3_4, "keeps all claims of a client while one of them is renewed"),
+    CARRIER_AGED(Rule.R3_5, "grants a full lease from now on a carrier that is older"),
+    ALL_OR_NOTHING(Rule.R3_6, "answers ended for all grants of a renewal if one has ended"),
+    RENEW_DOES_NOTHING(Rule.R3_7, "looks whether a claim is live, and does not lengthen it"),
+
+    ZERO_WAITS(Rule.R4_1, "waits for a release with zero patience"),
+    PATIENCE_IGNORED(Rule.R4_2, "waits until it is granted, whatever the patience"),
+    WAKE_UP_LOST(Rule.R4_3, "looks once, then listens for a release that has already been"),
+    REFUSED_STAYS_QUEUED(Rule.R4_4, "leaves a refused waiter in the queue"),
+    INTERRUPTED_STAYS_QUEUED(Rule.R4_5, "leaves an interrupted waiter in the queue, where release does not look"),
+    QUEUE_TAKEN_FOR_GRANT(Rule.R4_6, "grants to the first in the queue, whose own entry has expired"),
+    REST_IN_OTHER_UNITS(Rule.R4_7, "tells a rest a thousand times as long"),
+
+    TOKEN_CONSTANT(Rule.R5_1, "has one token for all grants"),
+    TOKEN_BY_CLIENT(Rule.R5_2, "counts tokens for each client"),
+    TOKEN_RANDOM(Rule.R5_2, "draws tokens at random"),
+    TOKEN_BEFORE_LOCK(Rule.R5_3, "draws the token when asked, and keeps it until the lock is got"),
+    TOKEN_NEW_AT_RENEWAL(Rule.R5_4, "raises the token at a renewal"),
+    TOKEN_GOES_WITH_THE_LOCK(Rule.R5_5, "keeps the counter in the record that release deletes"),
+    TOKEN_SHARED(Rule.R5_6, "gives the next holder the token of the last"),
+    READS_NOT_FENCED(Rule.R5_6, "a resource that checks tokens at writes only"),
+    TOKENS_NOT_CHECKED(Rule.R5_6, "a resource that checks no tokens"),
+
+    ADOPT_NOTHING(Rule.R7_1, "gives no heir anything"),
+    ADOPT_KEEPS_TOKEN(Rule.R7_1, "gives the heir the former owner's token"),
+    ADOPT_AGAIN_RAISES(Rule.R7_2, "raises the token when the same heir asks again"),
+    ADOPT_TWICE(Rule.R7_3, "gives a second heir what the first has taken over"),
+    ADOPT_BESIDE(Rule.R7_4, "still renews for the former owner"),
+    ADOPT_REVIVES(Rule.R7_5, "gives the heir what has ended"),
+    OWNER_MADE_INSIDE(Rule.R7_6, "makes an owner of its own in acquire, and releases what acquire answered");
+
+    /** Judged in real time: by a test with threads, or over the whole run. */
+    private static final List<Wrong> REAL = List.of(CHECK_THEN_ACT, HELD_IS_A_FAILURE);
+
+    final Rule rule;
+    final String what;
+
+    Wrong(Rule rule, String what) {
+        this.rule = rule;
+        this.what = what;
+    }
+
+    /** Whether scenarios find it, in virtual time; else a test with threads, or the whole run. */
+    boolean isFoundByScenarios() {
+        return !REAL.contains(this) && (!Directed.has(rule) || this == RELEASES_ALL_NAMES);
+    }
+}
