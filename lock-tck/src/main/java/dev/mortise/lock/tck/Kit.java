@@ -257,7 +257,7 @@ final class Kit implements AutoCloseable {
             return;
         }
         Duration lease = delays.shortLease(guarantees(), 4);
-        History history = Processes.play(store.uri().get(), lease);
+        History history = Processes.play(store.uri().get(), store.options(), lease);
         if (history == null) {
             processes = "not judged: the processes of this machine have no clock in common";
             return;

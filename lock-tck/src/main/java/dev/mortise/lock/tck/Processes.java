@@ -26,20 +26,23 @@ final class Processes {
     private static final int TAKERS = 3;
 
     private final String uri;
+    private final Map<String, String> options;
     private final Duration lease;
     private final Path folder;
     private final List<Process> processes = new ArrayList<>();
 
-    private Processes(String uri, Duration lease, Path folder) {
+    private Processes(String uri, Map<String, String> options, Duration lease, Path folder) {
         this.uri = uri;
+        this.options = options;
         this.lease = lease;
         this.folder = folder;
     }
 
     /** What they did; null if their clocks cannot be compared here. */
-    static @Nullable History play(String uri, Duration lease) throws IOException, InterruptedException {
+    static @Nullable History play(String uri, Map<String, String> options, Duration lease)
+            throws IOException, InterruptedException {
         Path folder = Files.createTempDirectory("lock-tck");
-        Processes run = new Processes(uri, lease, folder);
+        Processes run = new Processes(uri, options, lease, folder);
         try {
             return run.play();
         } finally {
@@ -116,6 +119,7 @@ final class Processes {
                 String.valueOf(lease.toMillis()),
                 folder.resolve("taker-" + number).toString(),
                 String.valueOf(number)));
+        options.forEach((option, value) -> command.add(option + "=" + value));
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
         builder.environment().remove("JAVA_TOOL_OPTIONS");
         return builder.start();

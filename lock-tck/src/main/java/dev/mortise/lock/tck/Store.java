@@ -1,6 +1,7 @@
 package dev.mortise.lock.tck;
 
 import dev.mortise.lock.spi.LockBackend;
+import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -36,6 +37,14 @@ public interface Store extends AutoCloseable {
      */
     default Optional<String> uri() {
         return Optional.empty();
+    }
+
+    /**
+     * The options that go with {@link #uri()}. They are arguments of the processes that the kit starts, which others on
+     * this machine can read: no place for a password that is worth keeping.
+     */
+    default Map<String, String> options() {
+        return Map.of();
     }
 
     @Override

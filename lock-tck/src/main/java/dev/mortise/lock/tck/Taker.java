@@ -10,6 +10,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
@@ -21,7 +23,7 @@ import java.util.concurrent.TimeUnit;
  * once, a line before each call and one after it, so that a kill leaves all that was known. It ends when its standard input
  * does, and so with the process that started it.
  *
- * <p>Arguments: URI, name, lease in milliseconds, file, a seed.
+ * <p>Arguments: URI, name, lease in milliseconds, file, a seed, and any number of options of the store.
  */
 final class Taker {
     private final FileChannel file;
@@ -33,7 +35,11 @@ final class Taker {
 
     public static void main(String[] arguments) throws Exception {
         long lease = Long.parseLong(arguments[2]);
-        Map<String, String> options = Map.of("lease", lease + "ms", "call-timeout", lease / 4 + "ms");
+        Map<String, String> options = new HashMap<>(Map.of("lease", lease + "ms", "call-timeout", lease / 4 + "ms"));
+        for (String option : List.of(arguments).subList(5, arguments.length)) {
+            int equals = option.indexOf('=');
+            options.put(option.substring(0, equals), option.substring(equals + 1));
+        }
         // To be compared with the clock of the process that reads the histories.
         System.out.println(System.nanoTime());
         Thread main = Thread.currentThread();

@@ -38,7 +38,7 @@ class ProcessesTest {
     /** Holders in processes of their own that hold at a time are found in their histories. */
     @Test
     void lonelyProcessesAreFound() throws Exception {
-        History history = Processes.play("lonely://here", Duration.ofSeconds(2));
+        History history = Processes.play("lonely://here", Map.of(), Duration.ofSeconds(2));
         assertThat(history).isNotNull();
         assertThat(Checker.check(history, lease -> lease).breaks(Rule.R1_1))
                 .as(history.timeline())
