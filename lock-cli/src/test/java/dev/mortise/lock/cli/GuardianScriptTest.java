@@ -33,13 +33,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 @ValueSource(strings = {"dash", "bash"})
 class GuardianScriptTest {
     /** Hundredths of a second. */
+    private static final long GRACE = 60;
+
     /**
      * What a machine may be late by that has ten times more to do than it can. The grace here is a third of the shortest
      * that users have; that real leases are kept is shown by {@link OutliveTest} and {@link AttackTest}.
      */
     private static final long NOISE = 50;
-
-    private static final long GRACE = 60;
 
     private static final Duration SOON = Duration.ofSeconds(10);
 
