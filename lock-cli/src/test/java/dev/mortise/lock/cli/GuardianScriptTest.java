@@ -63,7 +63,7 @@ class GuardianScriptTest {
     @BeforeEach
     void start() throws Exception {
         String path = program(shell);
-        assumeTrue(path != null, shell + " is not installed");
+        assertThat(path).as("run: apt-get install " + shell).isNotNull();
         Files.copy(
                 Path.of(path),
                 Files.createDirectory(folder.resolve("bin")).resolve("sh"),
