@@ -1,0 +1,5 @@
+/** Locks in a majority of independent Redis servers. */
+@NullMarked
+package dev.mortise.lock.redlock;
+
+import org.jspecify.annotations.NullMarked;
