@@ -6,6 +6,7 @@ import dev.mortise.lock.tck.History.Finding;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -27,10 +28,13 @@ import org.jspecify.annotations.Nullable;
  * the answer to its release, or the latest end that the store declares. It is recorded long, and excuses refusals.
  */
 final class Checker {
+    private static final Set<Op> CHANGES = EnumSet.of(Op.ACQUIRE, Op.AGAIN, Op.RENEW, Op.RELEASE, Op.ADOPT);
+
     private final List<Event> events;
     private final LongUnaryOperator freedWithin;
     private final Map<Integer, Life> lives = new LinkedHashMap<>();
     private final Map<String, List<Life>> byName = new LinkedHashMap<>();
+    private final List<Event> holds;
     private final List<Finding> findings = new ArrayList<>();
     private final Map<Rule, Integer> tries = new EnumMap<>(Rule.class);
 
@@ -86,6 +90,7 @@ final class Checker {
 
     private Checker(List<Event> events, LongUnaryOperator freedWithin) {
         this.events = events;
+        this.holds = events.stream().filter(e -> e.op() == Op.HOLD_UP).toList();
         // As clocks of different speed see it.
         this.freedWithin = lease -> {
             long freed = freedWithin.applyAsLong(lease);
@@ -128,6 +133,7 @@ final class Checker {
     private void check() {
         for (Event e : events) {
             tried(Rule.R0_4);
+            through(e);
             switch (e.op()) {
                 case ACQUIRE -> acquired(e);
                 case AGAIN -> again(e);
@@ -173,6 +179,53 @@ final class Checker {
             }
         }
         return false;
+    }
+
+    /** The earliest time at which a call can have been carried out: its own, or the end of a hold that it came into. */
+    private long carriedOut(Event e) {
+        long earliest = e.invoked();
+        for (Event hold : holds) {
+            boolean waited = e.invoked() >= hold.invoked() && e.returned() >= hold.returned();
+            if (waited && hold.name().equals(e.name())) {
+                earliest = Math.max(earliest, hold.returned());
+            }
+        }
+        return earliest;
+    }
+
+    /** What has changed the store while nothing was to get through: the hold is not one, and shows nothing. */
+    private void through(Event e) {
+        if (e.outcome() != Outcome.DONE || !CHANGES.contains(e.op())) {
+            return;
+        }
+        for (Event hold : holds) {
+            if (e.invoked() >= hold.invoked()
+                    && e.returned() < hold.returned()
+                    && hold.name().equals(e.name())) {
+                find(
+                        Rule.R3_8,
+                        e.op() + " was done and answered " + ms(hold.returned() - e.returned())
+                                + " before the end of Faults.holdUp, which has not held it up: the Store of this test is"
+                                + " wrong, not the backend");
+            }
+        }
+    }
+
+    /** Whether it can have been live when the call was made, and not when it was carried out. */
+    private boolean endedMeanwhile(Life life, Event e) {
+        return life.possibleEnd >= e.invoked() && life.possibleEnd < carriedOut(e);
+    }
+
+    /** It shows only where the request came before the end, and was carried out after it. */
+    private void triedToWait(Life life, Event e) {
+        if (e.invoked() < life.claimEnd && e.outcome() != Outcome.UNKNOWN) {
+            tried(Rule.R3_8);
+        }
+    }
+
+    private String whileItWaited(Life life, Event e) {
+        return "at least " + ms(carriedOut(e) - life.possibleEnd)
+                + " after the latest end of its lease, which came while the request waited in the store";
     }
 
     private long freed(Event e) {
@@ -344,6 +397,11 @@ final class Checker {
                             + life.end.name().toLowerCase(Locale.ROOT));
         } else if (life.possibleEnd < e.invoked()) {
             lateAnswer(Rule.R2_6, life, e, ms(e.invoked() - life.possibleEnd) + " after the latest end of its lease");
+        } else if (endedMeanwhile(life, e)) {
+            triedToWait(life, e);
+            if (e.outcome() == Outcome.DONE) {
+                find(Rule.R3_8, "a renewal of " + life + " came back live " + whileItWaited(life, e));
+            }
         }
     }
 
@@ -368,6 +426,12 @@ final class Checker {
                     life.end == End.ADOPTED ? Rule.R7_4 : Rule.R2_5,
                     "a release of " + life + " answered true, which was over before"
                             + (life.end == End.REFUSED ? ": it had been refused" : ""));
+        }
+        if (!over && endedMeanwhile(life, e)) {
+            triedToWait(life, e);
+            if (e.outcome() == Outcome.DONE) {
+                find(Rule.R3_8, "a release of " + life + " answered true " + whileItWaited(life, e));
+            }
         }
         boolean live = life.granted && life.over == Long.MAX_VALUE && e.returned() < life.claimEnd;
         if (live) {
@@ -415,6 +479,7 @@ final class Checker {
         }
         boolean live = former.over == Long.MAX_VALUE && e.returned() < former.claimEnd;
         boolean over = former.over <= e.invoked() || former.possibleEnd < e.invoked();
+        boolean endedMeanwhile = !over && endedMeanwhile(former, e);
         Life heir = known != null ? known : new Life(e);
         if (known == null) {
             lives.put(e.attempt(), heir);
@@ -428,6 +493,9 @@ final class Checker {
                 } else if (over) {
                     tried(Rule.R7_5);
                     find(Rule.R7_5, "an heir took over " + former + ", which was over");
+                } else if (endedMeanwhile) {
+                    triedToWait(former, e);
+                    find(Rule.R3_8, "an heir took over " + former + " " + whileItWaited(former, e));
                 } else {
                     tried(Rule.R7_1);
                     if (e.token() <= former.token) {
@@ -444,6 +512,8 @@ final class Checker {
                     find(Rule.R7_1, "the heir of " + former + " got nothing while it was live");
                 } else if (over) {
                     tried(former.end == End.ADOPTED ? Rule.R7_3 : Rule.R7_5);
+                } else if (endedMeanwhile) {
+                    triedToWait(former, e);
                 }
                 heir.end = End.REFUSED;
                 heir.possibleEnd = e.returned();
@@ -612,12 +682,15 @@ final class Checker {
                 continue;
             }
             @Nullable Life excuse = null;
+            @Nullable Life endedMeanwhile = null;
             Life latest = null;
             for (Life life : byName.getOrDefault(e.name(), List.of())) {
                 if (life.first.attempt() == e.attempt() || life.first.invoked() > e.returned()) {
                     continue;
                 }
-                if (life.possibleEnd >= e.invoked()) {
+                if (endedMeanwhile(life, e)) {
+                    endedMeanwhile = life;
+                } else if (life.possibleEnd >= e.invoked()) {
                     excuse = life;
                 } else if (latest == null
                         || (life.end != End.REFUSED && life.possibleEnd > latest.possibleEnd)
@@ -626,7 +699,13 @@ final class Checker {
                 }
             }
             tried(Rule.R1_2);
-            if (excuse == null) {
+            if (excuse == null && endedMeanwhile != null) {
+                triedToWait(endedMeanwhile, e);
+                find(
+                        Rule.R3_8,
+                        refused(e) + ": " + endedMeanwhile + " was over, and the request was carried out "
+                                + whileItWaited(endedMeanwhile, e));
+            } else if (excuse == null) {
                 refusedForNothing(e, latest);
             }
         }
@@ -653,6 +732,9 @@ final class Checker {
     private void freed(Event e, List<Life> all) {
         for (Life life : all) {
             if (life.first.attempt() == e.attempt() || life.possibleEnd > e.invoked()) {
+                if (life.first.attempt() != e.attempt() && endedMeanwhile(life, e)) {
+                    triedToWait(life, e);
+                }
                 continue;
             }
             switch (life.end) {
@@ -679,9 +761,13 @@ final class Checker {
                         && e.attempt() != life.first.attempt());
     }
 
+    private static String refused(Event e) {
+        return "attempt #" + e.attempt() + " of client " + e.client()
+                + " was refused, though nobody could hold the lock";
+    }
+
     private void refusedForNothing(Event e, @Nullable Life before) {
-        String what = "attempt #" + e.attempt() + " of client " + e.client()
-                + " was refused, though nobody could hold the" + " lock";
+        String what = refused(e);
         if (before == null) {
             boolean other = byName.size() > 1;
             find(other ? Rule.R1_3 : Rule.R1_2, what + ": nobody had asked for it before");

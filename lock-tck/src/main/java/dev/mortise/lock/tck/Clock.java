@@ -18,6 +18,22 @@ interface Clock {
         }
 
         @Override
+        public void at(long when, Runnable what) {
+            Thread thread = new Thread(
+                    () -> {
+                        try {
+                            sleepUntil(when);
+                        } catch (InterruptedException e) {
+                            // Nobody has this thread; then it is done at once.
+                        }
+                        what.run();
+                    },
+                    "lock-tck-clock");
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        @Override
         public boolean isVirtual() {
             return false;
         }
@@ -27,6 +43,9 @@ interface Clock {
     long now();
 
     void sleepUntil(long at) throws InterruptedException;
+
+    /** Does it at that time or later, also while the caller waits for something else. */
+    void at(long when, Runnable what);
 
     /** Whether nothing but {@link #sleepUntil} and the store moves it, on one thread. */
     boolean isVirtual();

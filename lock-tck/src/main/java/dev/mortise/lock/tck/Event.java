@@ -38,6 +38,8 @@ record Event(
         FOREIGN_RENEW,
         ADOPT,
         EVICT,
+        /** Requests for the name waited in the store: no call that was made meanwhile was carried out before its end. */
+        HOLD_UP,
         READ,
         WRITE,
         /** The client was told, or saw, that its lease was over. */

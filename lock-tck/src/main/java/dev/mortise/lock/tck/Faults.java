@@ -1,8 +1,9 @@
 package dev.mortise.lock.tck;
 
 import java.time.Duration;
+import java.util.Optional;
 
-/** Faults between the clients of a {@link Store} and its servers. For any thread. */
+/** Faults between the clients of a {@link Store} and its servers, and of those themselves. For any thread. */
 public interface Faults {
 
     /**
@@ -17,6 +18,31 @@ public interface Faults {
      */
     void loseReply();
 
-    /** Ends all faults, also one that has befallen nobody yet. */
+    /**
+     * Holds up the requests for this name: from the return of this method until what it returned is closed, each one that
+     * any client sends waits. It is neither carried out nor refused meanwhile, and carried out then, as if it had just come.
+     * Where one name cannot be held up alone, requests for others wait too. Time goes on: what ends meanwhile has ended,
+     * within what the backend declares, when requests are carried out again.
+     *
+     * <p>The farther a request comes before it waits, the more it shows. Best is one that has begun, and waits for a lock
+     * that another transaction has on the row, the table or the file: it may have looked at the clock already. {@code CLIENT
+     * PAUSE}, or a signal that stops the server for a while, holds it up at the door. The signal will not do where it is the
+     * server that has to notice the end of a lease, because it then notices too late. A proxy that keeps requests back does
+     * for every store, and shows least.
+     *
+     * <p>The kit holds up one name at a time, mostly for half a lease, and at most until shortly after the latest end that is
+     * declared for one: less than the call timeout, or the calls that wait only fail. It does not {@link Store#evict}
+     * meanwhile, and closes once, mostly from another thread, while the thread that called this waits for the answer to a
+     * request. {@link #heal} does not end it.
+     *
+     * @return what ends it at once when it is closed; empty if requests cannot be held up here, and a rule that needs it is
+     *     skipped
+     * @throws Exception if it could not be done, which ends the run of the kit, as one at the close does
+     */
+    default Optional<AutoCloseable> holdUp(String name) throws Exception {
+        return Optional.empty();
+    }
+
+    /** Ends {@link #delayReplies}, and {@link #loseReply} if that has befallen nobody yet. */
     void heal();
 }

@@ -9,9 +9,11 @@ import dev.mortise.lock.tck.History.Finding;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.EnumMap;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongUnaryOperator;
@@ -27,6 +29,8 @@ final class Kit implements AutoCloseable {
     private static final int WORKERS = 6;
 
     private static final int LONGEST = 12;
+
+    private static final Set<Step.Kind> FAULTS = EnumSet.of(Step.Kind.SLOW, Step.Kind.LOSE, Step.Kind.HOLD_UP);
 
     final Store store;
     private final Clock clock;
@@ -140,18 +144,27 @@ final class Kit implements AutoCloseable {
                 return new Result(rule, Status.FAILED, tried, message(rule, seen, ""));
             }
         }
-        if (tried == 0) {
-            boolean faults = rule.scope == Rule.Scope.FAULTS && store.faults().isEmpty();
-            return new Result(
-                    rule,
-                    Status.SKIPPED,
-                    0,
-                    faults
-                            ? "the Store has no Faults: its answers cannot be delayed"
-                            : "nothing came to the point where it shows, so slow was the store or the machine; try"
-                                    + " -Dmortise.tck.scale=4");
+        return tried == 0
+                ? new Result(rule, Status.SKIPPED, 0, unseen(rule))
+                : new Result(rule, Status.PASSED, tried, "");
+    }
+
+    private String unseen(Rule rule) {
+        boolean faults = store.faults().isPresent();
+        if (rule.scope == Rule.Scope.FAULTS && !faults) {
+            return "the Store has no Faults: its answers cannot be delayed";
         }
-        return new Result(rule, Status.PASSED, tried, "");
+        if (rule.scope == Rule.Scope.HOLD_UP && !holdsUp()) {
+            return faults
+                    ? "the Store's Faults have no holdUp: no request can be made to wait in the store"
+                    : "the Store has no Faults: no request can be made to wait in the store";
+        }
+        return "nothing came to the point where it shows, so slow was the store or the machine; try"
+                + " -Dmortise.tck.scale=4";
+    }
+
+    private synchronized boolean holdsUp() {
+        return answers.containsKey(Op.HOLD_UP);
     }
 
     // -------------------------------------------------------------------------------------------------- scenarios
@@ -177,7 +190,8 @@ final class Kit implements AutoCloseable {
     private boolean missing() {
         for (Rule rule : Rule.values()) {
             boolean applies = rule.scope == Rule.Scope.ALWAYS
-                    || (rule.scope == Rule.Scope.OUTLIVES_CLIENT && guarantees().outlivesClient());
+                    || (rule.scope == Rule.Scope.OUTLIVES_CLIENT && guarantees().outlivesClient())
+                    || (rule.scope == Rule.Scope.HOLD_UP && holdsUp());
             if (applies && !Directed.has(rule) && tries.getOrDefault(rule, 0) == 0) {
                 return true;
             }
@@ -228,7 +242,7 @@ final class Kit implements AutoCloseable {
     }
 
     private static boolean hasFaults(Scenario scenario) {
-        return scenario.steps().stream().anyMatch(s -> s.kind() == Step.Kind.SLOW || s.kind() == Step.Kind.LOSE);
+        return scenario.steps().stream().map(Step::kind).anyMatch(FAULTS::contains);
     }
 
     private History run(Scenario scenario, Duration lease, int worker, @Nullable Faults faults)

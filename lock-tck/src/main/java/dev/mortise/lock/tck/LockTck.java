@@ -188,6 +188,11 @@ public abstract class LockTck {
     }
 
     @Test
+    final void rule_3_8_judgedWhenCarriedOut() throws Exception {
+        judge(Rule.R3_8);
+    }
+
+    @Test
     final void rule_4_1_zeroPatienceDoesNotWait() throws Exception {
         judge(Rule.R4_1);
     }

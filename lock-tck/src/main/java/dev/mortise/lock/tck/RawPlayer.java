@@ -44,6 +44,42 @@ final class RawPlayer {
     private final Map<String, List<Try>> granted = new HashMap<>();
     private final Map<String, Heir> heirs = new HashMap<>();
     private long late;
+    private @Nullable Hold hold;
+
+    /** Requests for a name that are held up in the store. */
+    private final class Hold implements Runnable {
+        private final String name;
+        private final AutoCloseable held;
+        private final long from = clock.now();
+        private boolean ended;
+        private @Nullable Exception thrown;
+
+        Hold(String name, AutoCloseable held) {
+            this.name = name;
+            this.held = held;
+        }
+
+        /** Ends it, if it has not ended: when its time is over, or before. */
+        @Override
+        public synchronized void run() {
+            if (ended) {
+                return;
+            }
+            ended = true;
+            // Before it is let go: what was held up cannot have been carried out by then.
+            long until = clock.now();
+            try {
+                held.close();
+            } catch (Exception e) {
+                thrown = e;
+            }
+            history.add(Event.of(-1, -1, name, Op.HOLD_UP, Outcome.DONE, from, until));
+        }
+
+        synchronized @Nullable Exception thrown() {
+            return thrown;
+        }
+    }
 
     /** An attempt; its grant as it was last told. */
     private static final class Try {
@@ -111,6 +147,7 @@ final class RawPlayer {
                 play(step);
             }
         } finally {
+            letGo();
             heal();
             tries.values().forEach(list -> list.forEach(this::cleanUp));
         }
@@ -146,6 +183,7 @@ final class RawPlayer {
             }
             case RACE -> race(name);
             case EVICT -> {
+                letGo();
                 long invoked = clock.now();
                 store.evict(name);
                 history.add(Event.of(-1, -1, name, Op.EVICT, Outcome.DONE, invoked, clock.now()));
@@ -153,6 +191,7 @@ final class RawPlayer {
             case WAIT -> clock.sleepUntil(clock.now() + part(step.amount()));
             case EDGE -> edge(step.amount());
             case SLOW -> slow(part(step.amount()));
+            case HOLD_UP -> holdUp(name, step.amount());
             case LOSE -> {
                 if (faults != null) {
                     faults.loseReply();
@@ -421,26 +460,31 @@ final class RawPlayer {
         long now = clock.now();
         long soonest = Long.MAX_VALUE;
         for (List<Try> all : granted.values()) {
-            for (Try each : all) {
-                Grant grant = each.grant;
-                if (grant != null && !each.released) {
-                    long freed = clients.get(0)
-                            .guarantees()
-                            .freedWithin(grant.lease())
-                            .toNanos();
-                    long end = grant.since()
-                            + (thousandths > 0
-                                    ? freed + Event.margin(freed)
-                                    : grant.lease().toNanos());
-                    if (end - now > 0) {
-                        soonest = Math.min(soonest, end - now);
-                    }
-                }
-            }
+            soonest = Math.min(soonest, left(all, thousandths > 0, now));
         }
         if (soonest != Long.MAX_VALUE) {
             clock.sleepUntil(now + soonest + part(thousandths));
         }
+    }
+
+    /** Until the lease that ends first does, or has by what the store declares; at most {@link Long#MAX_VALUE}. */
+    private long left(List<Try> all, boolean latestEnd, long now) {
+        long soonest = Long.MAX_VALUE;
+        for (Try each : all) {
+            Grant grant = each.grant;
+            if (grant != null && !each.released) {
+                long freed =
+                        clients.get(0).guarantees().freedWithin(grant.lease()).toNanos();
+                long end = grant.since()
+                        + (latestEnd
+                                ? freed + Event.margin(freed)
+                                : grant.lease().toNanos());
+                if (end - now > 0) {
+                    soonest = Math.min(soonest, end - now);
+                }
+            }
+        }
+        return soonest;
     }
 
     private void heal() {
@@ -454,6 +498,39 @@ final class RawPlayer {
         if (faults != null && late != by) {
             faults.delayReplies(Duration.ofNanos(by));
             late = by;
+        }
+    }
+
+    private void holdUp(String name, int thousandths) {
+        letGo();
+        if (faults == null) {
+            return;
+        }
+        Optional<AutoCloseable> held;
+        try {
+            held = faults.holdUp(name);
+        } catch (Exception e) {
+            throw new IllegalStateException("Faults.holdUp threw", e);
+        }
+        if (held.isPresent()) {
+            Hold begun = new Hold(name, held.get());
+            hold = begun;
+            long left = left(granted(name), thousandths > 0, begun.from);
+            clock.at(
+                    begun.from + (left == Long.MAX_VALUE ? part(Math.abs(thousandths)) : left + part(thousandths)),
+                    begun);
+        }
+    }
+
+    private void letGo() {
+        Hold begun = hold;
+        hold = null;
+        if (begun != null) {
+            begun.run();
+            Exception thrown = begun.thrown();
+            if (thrown != null) {
+                throw new IllegalStateException("the end of Faults.holdUp threw", thrown);
+            }
         }
     }
 

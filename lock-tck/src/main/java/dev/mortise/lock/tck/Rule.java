@@ -121,6 +121,13 @@ enum Rule {
             "It is what renewal is for.",
             Scope.ALWAYS,
             "Does renew write? Is it the store's clock that it counts from?"),
+    R3_8(
+            "A request that waits in the store MUST be judged by the time at which it is carried out, not by that at which"
+                    + " it came.",
+            "A lease that has ended during the wait is otherwise revived, given to an heir, or in the way of the next.",
+            Scope.HOLD_UP,
+            "Is the clock read after the lock or the row is had? (now() of a transaction, or a time that the client sends,"
+                    + " is older.)"),
     R4_1(
             "With zero patience acquire MUST NOT wait for a release.",
             "tryAcquire() is asked on paths that cannot wait.",
@@ -284,6 +291,7 @@ enum Rule {
     enum Scope {
         ALWAYS("always"),
         FAULTS("always; shown where the Store has Faults"),
+        HOLD_UP("always; shown where the Store has Faults with holdUp"),
         OUTLIVES_CLIENT("outlivesClient"),
         CLIENT("the client's, for every store");
 

@@ -25,6 +25,9 @@ record Scenario(String origin, List<Step> steps) {
     /** Thousandths of a lease. */
     private static final int[] WAITS = {10, 50, 150, 340, 500, 700, 990, 1200, 2500};
 
+    /** Well before a lease's end, and after the store's. */
+    private static final int[] HOLDS = {-400, 150, 150};
+
     /** Around a lease's end: before and after the holder's deadline, and after the store's. */
     private static final int[] EDGES = {-400, -20, -13, -9, -4, 1, 4, 12, 40};
 
@@ -105,7 +108,7 @@ record Scenario(String origin, List<Step> steps) {
             } else if (dice < 92) {
                 kind = Kind.RACE;
             } else if (dice < 94) {
-                kind = random.nextBoolean() ? Kind.SLOW : Kind.LOSE;
+                kind = List.of(Kind.SLOW, Kind.LOSE, Kind.HOLD_UP).get(random.nextInt(3));
             } else {
                 kind = random.nextBoolean() ? Kind.READ : Kind.WRITE;
             }
@@ -155,6 +158,7 @@ record Scenario(String origin, List<Step> steps) {
             case WAIT, STOP -> WAITS[random.nextInt(WAITS.length)];
             case EDGE -> EDGES[random.nextInt(EDGES.length)];
             case SLOW -> random.nextInt(3) * 60;
+            case HOLD_UP -> HOLDS[random.nextInt(HOLDS.length)];
             case RENEW, RELEASE -> random.nextInt(4) == 0 ? 1 : 0;
             case FATE -> random.nextInt(10);
             default -> 0;
@@ -205,7 +209,8 @@ record Scenario(String origin, List<Step> steps) {
         if (step.kind().needs('n') && step.name() > 0) {
             all.add(step.with(step.client(), step.name() - 1, step.amount()));
         }
-        if (step.kind().needs('a') && step.kind() != Kind.EDGE && step.kind() != Kind.FATE) {
+        if (step.kind().needs('a')
+                && !List.of(Kind.EDGE, Kind.HOLD_UP, Kind.FATE).contains(step.kind())) {
             if (step.amount() > 0 && step.kind() != Kind.WAIT && step.kind() != Kind.STOP) {
                 all.add(step.with(step.client(), step.name(), 0));
             }

@@ -44,6 +44,11 @@ record Step(Kind kind, int client, int name, int amount) {
         SLOW("a"),
         /** The answer to the next call is lost. */
         LOSE(""),
+        /**
+         * From now on requests for the name wait in the store, until the edge of its lease that ends first, as in {@link
+         * #EDGE}, or for so long where it has none. Another hold ends.
+         */
+        HOLD_UP("na"),
         /** The holder reads the resource, which checks its token. */
         READ("cn"),
         /** The holder writes what it has made of its latest read. */

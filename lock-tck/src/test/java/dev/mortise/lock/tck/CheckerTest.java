@@ -166,6 +166,62 @@ class CheckerTest {
                 .containsExactly(Rule.R3_3);
     }
 
+    /** A call that has waited in the store is judged by the end of the wait, not by when it was made. */
+    @Test
+    void waitedInTheStore() {
+        Event hold = Event.of(-1, -1, "n", Op.HOLD_UP, Outcome.DONE, 900 * MS, 1_100 * MS);
+        Event renewed = event(0, 0, Op.RENEW, Outcome.DONE, 910, 1_110).granted(1, 910 * MS, LEASE);
+        Event adopted = Event.of(1, 1, "n", Op.ADOPT, Outcome.DONE, 910 * MS, 1_110 * MS)
+                .granted(2, 910 * MS, LEASE)
+                .after(0);
+        List<Event> old = List.of(
+                renewed,
+                adopted,
+                event(0, 0, Op.RELEASE, Outcome.DONE, 910, 1_110),
+                event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 910, 1_110));
+        for (Event each : old) {
+            assertThat(broken(grant(0, 0, 0, 5, 1), hold, each)).containsExactly(Rule.R3_8);
+            assertThat(broken(grant(0, 0, 0, 5, 1), each)).isEmpty();
+        }
+        assertThat(broken(grant(0, 0, 0, 5, 1), hold, event(0, 0, Op.RENEW, Outcome.REFUSED, 910, 1_110)))
+                .isEmpty();
+        assertThat(broken(grant(0, 0, 0, 5, 1), hold, grant(1, 1, 910, 1_110, 2)))
+                .isEmpty();
+    }
+
+    /** A hold of another name, or one that ended before the lease did, excuses and proves nothing. */
+    @Test
+    void waitedForLess() {
+        Event renewed = event(0, 0, Op.RENEW, Outcome.DONE, 910, 1_110).granted(1, 910 * MS, LEASE);
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        Event.of(-1, -1, "m", Op.HOLD_UP, Outcome.DONE, 900 * MS, 1_100 * MS),
+                        renewed))
+                .isEmpty();
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        Event.of(-1, -1, "n", Op.HOLD_UP, Outcome.DONE, 900 * MS, 1_001 * MS),
+                        renewed))
+                .isEmpty();
+    }
+
+    /** A refusal for which no request was held up is one as any other. */
+    @Test
+    void refusedDuringTheHold() {
+        assertThat(broken(
+                        grant(0, 0, 0, 5, 1),
+                        Event.of(-1, -1, "n", Op.HOLD_UP, Outcome.DONE, 900 * MS, 1_100 * MS),
+                        event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 910, 1_010)))
+                .isEmpty();
+    }
+
+    /** A hold through which something is done is none. */
+    @Test
+    void doneDuringTheHold() {
+        assertThat(broken(Event.of(-1, -1, "n", Op.HOLD_UP, Outcome.DONE, 0, 100 * MS), grant(0, 0, 10, 20, 1)))
+                .containsExactly(Rule.R3_8);
+    }
+
     @Test
     void lostUpdate() {
         Event write = Event.of(0, 0, "n", Op.WRITE, Outcome.DONE, 10 * MS, 10 * MS);

@@ -44,6 +44,11 @@ final class SketchStore implements Store, Faults {
     private boolean allClosed;
     private volatile long delay;
     private volatile boolean lose;
+    private final Set<String> held = new HashSet<>();
+
+    /** When the request that is being carried out came, if it is judged by that; else 0. */
+    private long arrival;
+
     private int clients;
     private int calls;
 
@@ -108,6 +113,40 @@ final class SketchStore implements Store, Faults {
         delay = by.toNanos();
     }
 
+    @Override
+    public synchronized Optional<AutoCloseable> holdUp(String name) {
+        if (!is(Wrong.HOLDS_NOTHING_UP)) {
+            held.add(key(name));
+        }
+        return Optional.of(() -> {
+            synchronized (this) {
+                held.remove(key(name));
+                notifyAll();
+            }
+        });
+    }
+
+    /** In the store a request waits while one of its names is held up. */
+    private void waitWhileHeldUp(Collection<String> names) {
+        long came = clock.now();
+        boolean interrupted = false;
+        while (names.stream().map(this::key).anyMatch(held::contains)) {
+            if (clock instanceof VirtualClock virtual) {
+                virtual.toNextAlarm();
+            } else {
+                try {
+                    wait();
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                }
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+        arrival = is(Wrong.CLOCK_OF_THE_ARRIVAL) ? came : 0;
+    }
+
     private String key(String name) {
         return switch (wrong == null ? Wrong.NO_CHECK : wrong) {
             case NAMES_FOLDED -> name.toLowerCase(Locale.ROOT);
@@ -132,7 +171,7 @@ final class SketchStore implements Store, Faults {
 
     /** The live row of a name; at the end of one, the next in the queue. */
     private Row live(String key) {
-        long now = clock.now();
+        long now = arrival == 0 ? clock.now() : arrival;
         Row row = rows.get(key);
         if (row != null && (now - row.end >= 0 || now - row.freeAt >= 0) && !is(Wrong.NEVER_ENDS)) {
             rows.remove(key);
@@ -241,6 +280,7 @@ final class SketchStore implements Store, Faults {
                 attempt = checkThenAct(claim, sent);
             } else {
                 synchronized (SketchStore.this) {
+                    waitWhileHeldUp(List.of(claim.name()));
                     attempt = acquireNow(claim, patience, sent);
                 }
             }
@@ -311,6 +351,7 @@ final class SketchStore implements Store, Faults {
         }
 
         private Attempt await(Claim claim, Duration patience, Row holder) throws InterruptedException {
+            arrival = 0;
             Row waiting = queue(claim);
             long queued = clock.now();
             boolean ever = is(Wrong.PATIENCE_IGNORED) || is(Wrong.ZERO_WAITS);
@@ -375,6 +416,7 @@ final class SketchStore implements Store, Faults {
             List<Grant> live = new ArrayList<>();
             List<Grant> ended = new ArrayList<>();
             synchronized (SketchStore.this) {
+                waitWhileHeldUp(grants.stream().map(Grant::name).toList());
                 for (Grant grant : grants) {
                     renew(grant, sent, live, ended);
                 }
@@ -444,6 +486,7 @@ final class SketchStore implements Store, Faults {
             oneWay();
             boolean done;
             synchronized (SketchStore.this) {
+                waitWhileHeldUp(List.of(claim.name()));
                 done = releaseNow(claim);
                 SketchStore.this.notifyAll();
             }
@@ -489,6 +532,7 @@ final class SketchStore implements Store, Faults {
             oneWay();
             Optional<Grant> grant;
             synchronized (SketchStore.this) {
+                waitWhileHeldUp(List.of(heir.name()));
                 grant = adoptNow(held, heir, sent);
             }
             back();

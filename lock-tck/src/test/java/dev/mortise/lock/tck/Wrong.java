@@ -51,6 +51,8 @@ enum Wrong {
     CARRIER_AGED(Rule.R3_5, "grants a full lease from now on a carrier that is older"),
     ALL_OR_NOTHING(Rule.R3_6, "answers ended for all grants of a renewal if one has ended"),
     RENEW_DOES_NOTHING(Rule.R3_7, "looks whether a claim is live, and does not lengthen it"),
+    CLOCK_OF_THE_ARRIVAL(Rule.R3_8, "judges a request that has waited by the time at which it came"),
+    HOLDS_NOTHING_UP(Rule.R3_8, "a test's Store whose holdUp lets requests through"),
 
     ZERO_WAITS(Rule.R4_1, "waits for a release with zero patience"),
     PATIENCE_IGNORED(Rule.R4_2, "waits until it is granted, whatever the patience"),
