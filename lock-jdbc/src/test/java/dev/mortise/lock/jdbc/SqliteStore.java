@@ -43,6 +43,17 @@ final class SqliteStore extends TestStore {
     }
 
     @Override
+    String standstill() {
+        return "BEGIN IMMEDIATE";
+    }
+
+    /** With a write-ahead log, whoever only reads waits for nobody. */
+    @Override
+    boolean ignoresStandstill(String sql) {
+        return sql.startsWith("SELECT");
+    }
+
+    @Override
     Dialect dialect(Duration callTimeout, UnaryOperator<Connection> wrapping) {
         return new SqliteDialect(uri(), StoreFile::fileSystem, wrapping);
     }

@@ -4,15 +4,18 @@ import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.tck.Faults;
 import dev.mortise.lock.tck.LockTck;
 import dev.mortise.lock.tck.Store;
+import java.sql.Connection;
 import java.sql.SQLException;
+import java.sql.Statement;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 
-/** A table of a database for the kit, with statements that take as long, or lose their answers, as it says. */
+/** A table of a database for the kit, with statements that take as long, lose their answers, or wait, as it says. */
 abstract class TableTck extends LockTck {
     abstract TestStore open();
 
@@ -22,15 +25,37 @@ abstract class TableTck extends LockTck {
         return new Store() {
             private final AtomicBoolean lose = new AtomicBoolean();
             private volatile Duration delay = Duration.ZERO;
+            private Connection stranger;
+            private volatile CountDownLatch standstill = new CountDownLatch(0);
 
             @Override
             public LockBackend connect() {
-                // A statement takes as long, and loses its answer, as the kit says.
                 return table.client(
                         TestStore.CALL_TIMEOUT,
                         connection -> TestStore.losing(
-                                TestStore.observed(connection, sql -> LockSupport.parkNanos(delay.toNanos())),
-                                sql -> lose.getAndSet(false)));
+                                TestStore.observed(connection, this::before), sql -> lose.getAndSet(false)));
+            }
+
+            private synchronized void stranger(String sql) throws SQLException {
+                if (stranger == null) {
+                    // Once: to connect takes as long as a short lease, on a busy machine.
+                    stranger = table.sql();
+                }
+                try (Statement statement = stranger.createStatement()) {
+                    statement.execute(sql);
+                }
+            }
+
+            private void before(String sql) {
+                LockSupport.parkNanos(delay.toNanos());
+                if (table.ignoresStandstill(sql)) {
+                    // At the door, where others wait inside: what it reads must not be older than what they write.
+                    try {
+                        standstill.await();
+                    } catch (InterruptedException e) {
+                        Thread.currentThread().interrupt();
+                    }
+                }
             }
 
             @Override
@@ -53,6 +78,17 @@ abstract class TableTck extends LockTck {
                     @Override
                     public void loseReply() {
                         lose.set(true);
+                    }
+
+                    @Override
+                    public Optional<AutoCloseable> holdUp(String name) throws SQLException {
+                        CountDownLatch end = new CountDownLatch(1);
+                        stranger(table.standstill());
+                        standstill = end;
+                        return Optional.of(() -> {
+                            stranger("ROLLBACK");
+                            end.countDown();
+                        });
                     }
 
                     @Override

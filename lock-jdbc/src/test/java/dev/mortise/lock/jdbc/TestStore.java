@@ -65,6 +65,14 @@ abstract class TestStore implements AutoCloseable {
     /** The database's clock in milliseconds, as an expression. */
     abstract String now();
 
+    /** What somebody else begins that keeps every statement of the clients waiting until he rolls back. */
+    abstract String standstill();
+
+    /** Whether this statement goes on during a standstill. */
+    boolean ignoresStandstill(String sql) {
+        return false;
+    }
+
     /** With connections that are wrapped. */
     abstract Dialect dialect(Duration callTimeout, UnaryOperator<Connection> wrapping);
 
