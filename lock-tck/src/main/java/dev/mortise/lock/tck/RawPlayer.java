@@ -147,9 +147,12 @@ final class RawPlayer {
                 play(step);
             }
         } finally {
-            letGo();
-            heal();
-            tries.values().forEach(list -> list.forEach(this::cleanUp));
+            try {
+                letGo();
+            } finally {
+                heal();
+                tries.values().forEach(list -> list.forEach(this::cleanUp));
+            }
         }
         return history;
     }
