@@ -5,6 +5,7 @@ import dev.mortise.lock.LockClient;
 import dev.mortise.lock.LockStoreException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -27,10 +28,15 @@ import java.util.concurrent.TimeUnit;
  */
 final class Taker {
     private final FileChannel file;
+
+    /** In so much time no lease ends, in nanoseconds. */
+    private final long shortest;
+
     private int attempt;
 
-    private Taker(FileChannel file) {
+    private Taker(FileChannel file, long shortest) {
         this.file = file;
+        this.shortest = shortest;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -58,9 +64,10 @@ final class Taker {
         try (FileChannel file =
                         FileChannel.open(Path.of(arguments[3]), StandardOpenOption.CREATE, StandardOpenOption.APPEND);
                 LockClient locks = connect(arguments[0], options)) {
-            new Taker(file).take(locks, arguments[1], new SplittableRandom(Long.parseLong(arguments[4])));
-        } catch (InterruptedException e) {
-            // It was told to end.
+            new Taker(file, TimeUnit.MILLISECONDS.toNanos(lease) * 9 / 10)
+                    .take(locks, arguments[1], new SplittableRandom(Long.parseLong(arguments[4])));
+        } catch (InterruptedException | ClosedByInterruptException e) {
+            // It was told to end, in the middle of a line perhaps.
         }
     }
 
@@ -82,7 +89,8 @@ final class Taker {
         while (true) {
             attempt++;
             Duration patience = Duration.ofMillis(random.nextInt(3) * 200L);
-            write("acquire", System.nanoTime(), 0, 0);
+            long asked = System.nanoTime();
+            write("acquire", asked, 0, 0);
             Optional<Lease> lease;
             try {
                 lease = locks.lock(name).tryAcquire(patience);
@@ -91,7 +99,9 @@ final class Taker {
                 continue;
             }
             if (lease.isEmpty()) {
-                write("refused", System.nanoTime(), 0, 0);
+                // One that stood still gets nothing also when it was granted the lock, if its lease is over by now.
+                long now = System.nanoTime();
+                write(now - asked < shortest ? "refused" : "unknown", now, 0, 0);
                 continue;
             }
             hold(lease.get(), random.nextInt(8));
