@@ -1,0 +1,612 @@
+package dev.mortise.lock.redis;
+
+import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.spi.Attempt;
+import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.spi.Consistency;
+import dev.mortise.lock.spi.Grant;
+import dev.mortise.lock.spi.Guarantees;
+import dev.mortise.lock.spi.Holder;
+import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.Renewal;
+import dev.mortise.lock.spi.StoreEvent;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Protocol;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
+
+/**
+ * Locks in one Redis. A claim is a key with an owner, a token and an end by the server's clock; each step is one script,
+ * so that nothing comes in between, and one exchange.
+ *
+ * <p>Tokens need no counter that lives for ever: a new one is larger than that of the last day's last grant, and not
+ * below the server's clock in microseconds.
+ *
+ * <p>An acquire that arrives after its release, by another connection or late, finds a mark and takes nothing.
+ */
+final class RedisBackend implements LockBackend {
+    private static final Logger LOG = System.getLogger(RedisBackend.class.getName());
+
+    static final Guarantees GUARANTEES = Guarantees.builder(Consistency.BEST_EFFORT)
+            // Not a restart: a server that is killed loses what it had not written yet, by default the last minutes.
+            // Not a
+            // failover: replicas are behind. Not a clock step: leases end by the wall clock.
+            .exclusionSurvives(StoreEvent.RELEASE_AND_EXPIRY, StoreEvent.CLIENT_CRASH, StoreEvent.CONNECTION_LOSS)
+            // Whatever is lost, the clock goes on. It takes the loss of the fence and a clock set back by more than
+            // that
+            // took to see a token again.
+            .tokensSurvive(
+                    StoreEvent.RELEASE_AND_EXPIRY,
+                    StoreEvent.CLIENT_CRASH,
+                    StoreEvent.CONNECTION_LOSS,
+                    StoreEvent.STORE_RESTART,
+                    StoreEvent.RESTART_WITHOUT_DATA,
+                    StoreEvent.FAILOVER,
+                    StoreEvent.STORE_CLOCK_STEP)
+            .leases(Duration.ofMillis(100), Duration.ofDays(365), Duration.ofMillis(1))
+            // One millisecond is added by the scripts, and a key ends when its millisecond is over.
+            .freedWithin(lease -> lease.plusMillis(50).compareTo(Duration.ofMillis(150)) < 0
+                    ? Duration.ofMillis(150)
+                    : lease.plusMillis(50))
+            .fair(false)
+            .outlivesClient(true)
+            .build();
+
+    /** How soon to come back where nobody tells of releases. */
+    private static final Duration PAUSE = Duration.ofMillis(20);
+
+    /** How long an acquire may be under way and still find that it was released: as long as networks keep things. */
+    private static final String MARK_MILLIS = String.valueOf(TimeUnit.MINUTES.toMillis(10));
+
+    /** How many leases one run of the script renews at most: the server does nothing else meanwhile. */
+    private static final int BATCH = 100;
+
+    private final String store;
+    private final String prefix;
+    private final int replicas;
+    private final boolean slotted;
+    private final Servers servers;
+    private final Subscriber hints;
+    private final BackendContext context;
+    private final AtomicBoolean toldOfSilence = new AtomicBoolean();
+
+    /**
+     * @param store as people know it, without secrets
+     * @param replicas how many must have a grant before it counts; 0 for none
+     * @param slotted whether names are spread over several servers
+     */
+    RedisBackend(String store, String prefix, int replicas, boolean slotted, Servers servers, BackendContext context) {
+        this.store = store;
+        this.prefix = prefix;
+        this.replicas = replicas;
+        this.slotted = slotted;
+        this.servers = servers;
+        this.context = context;
+        hints = new Subscriber(servers, context.callTimeout().toNanos());
+        servers.start(hints);
+    }
+
+    /** Looks whether the store can be used at all; closes this if not. */
+    RedisBackend probed(Probe probe) {
+        boolean fine = false;
+        try (Wait wait = Wait.uninterruptible(context.callTimeout())) {
+            for (HostAndPort each : servers.all(wait)) {
+                Link link = servers.open(each, wait);
+                try {
+                    probe.look(link, wait);
+                } catch (JedisDataException e) {
+                    throw Trouble.answered(e);
+                } catch (JedisException e) {
+                    throw Trouble.disconnected(e, false, each.toString());
+                } finally {
+                    servers.giveBack(link);
+                }
+            }
+            fine = true;
+            return this;
+        } catch (Trouble e) {
+            throw failed("open", e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        } finally {
+            if (!fine) {
+                close();
+            }
+        }
+    }
+
+    @Override
+    public Guarantees guarantees() {
+        return GUARANTEES;
+    }
+
+    @Override
+    public String toString() {
+        return store;
+    }
+
+    private int slot(Keys keys) {
+        return slotted ? keys.slot() : 0;
+    }
+
+    // ---- Acquire -------------------------------------------------------------------------------------------------
+
+    @Override
+    public Attempt acquire(Claim claim, Duration patience) throws InterruptedException {
+        String lease = String.valueOf(leaseMillis(claim));
+        Keys keys = Keys.of(prefix, claim.name());
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        long end = System.nanoTime() + nanos(patience);
+        // Where hints come already, what is released from here on wakes us.
+        Subscriber.Topic topic = patience.isZero() || patience.isNegative() ? null : hints.joinIfHeard(keys.channel());
+        try {
+            while (true) {
+                long seen = topic == null ? 0 : topic.version();
+                Object answer = tryOnce(claim, keys, lease);
+                if (answer instanceof Grant grant) {
+                    return Attempt.granted(grant);
+                }
+                Duration rest = Duration.ofMillis((Long) answer);
+                long left = end - System.nanoTime();
+                if (left <= 0) {
+                    return Attempt.held(PAUSE, rest);
+                }
+                if (topic == null) {
+                    topic = hints.join(keys.channel());
+                }
+                if (!hints.isHeard(topic)) {
+                    Duration most = context.callTimeout().compareTo(Duration.ofNanos(left)) < 0
+                            ? context.callTimeout()
+                            : Duration.ofNanos(left);
+                    if (!hints.awaitHeard(topic, Wait.interruptible(most))) {
+                        requireOpen(keys);
+                        // The caller's own pauses are better than a sleep until the lease ends.
+                        return Attempt.held(PAUSE, rest);
+                    }
+                    // What was released before the subscription was told to nobody: ask again.
+                    continue;
+                }
+                // A key ends after its last millisecond.
+                hints.awaitHint(
+                        topic,
+                        seen,
+                        Wait.interruptible(Duration.ofNanos(left)),
+                        rest.plusMillis(1).toNanos());
+                requireOpen(keys);
+            }
+        } finally {
+            if (topic != null) {
+                hints.leave(topic);
+            }
+        }
+    }
+
+    private void requireOpen(Keys keys) {
+        if (servers.isClosed()) {
+            throw new LockStoreException(
+                    store, "acquire " + keys + ": this client of the store was closed", "open another", false, null);
+        }
+    }
+
+    /** A grant, or the milliseconds that are left of somebody else's. */
+    private Object tryOnce(Claim claim, Keys keys, String lease) throws InterruptedException {
+        String tried = "acquire " + keys;
+        try {
+            return servers.call(
+                    Servers.Lane.ACQUIRES, slot(keys), Wait.interruptible(context.callTimeout()), (link, wait) -> {
+                        long since = context.nanoTime();
+                        Object answer = link.run(
+                                wait,
+                                Script.ACQUIRE,
+                                List.of(keys.lock(), keys.fence(), keys.released(claim.owner())),
+                                List.of(claim.owner(), lease));
+                        if (answer instanceof Long rest) {
+                            if (Thread.interrupted()) {
+                                throw new InterruptedException();
+                            }
+                            return rest;
+                        }
+                        Grant grant =
+                                claim.granted(Duration.ofMillis(Long.parseLong(lease)), token(answer, tried), since);
+                        if (Thread.interrupted()) {
+                            giveBack(link, wait, keys, claim);
+                            throw new InterruptedException();
+                        }
+                        requireReplicas(link, wait, keys, claim, "the lock");
+                        return grant;
+                    });
+        } catch (Trouble e) {
+            if (Thread.interrupted()) {
+                // A virtual thread's sockets are closed by it. The caller releases.
+                InterruptedException interrupted = new InterruptedException();
+                interrupted.initCause(e);
+                throw interrupted;
+            }
+            throw failed(tried, e);
+        }
+    }
+
+    /** Over the connection of the acquire. If that fails it is the caller's: it releases after every exception. */
+    private void giveBack(Link link, Wait wait, Keys keys, Claim claim) {
+        try {
+            Object unused = released(link, wait, keys, claim.owner());
+        } catch (JedisException e) {
+            LOG.log(Level.DEBUG, "release of an acquire that nobody waits for any more", e);
+        }
+    }
+
+    private void requireReplicas(Link link, Wait wait, Keys keys, Claim claim, String what) throws Trouble {
+        if (replicas == 0) {
+            return;
+        }
+        long acknowledged = waitForReplicas(link, wait);
+        if (acknowledged >= replicas) {
+            return;
+        }
+        boolean undone = false;
+        try {
+            Object unused = released(link, wait, keys, claim.owner());
+            undone = true;
+        } catch (JedisException e) {
+            LOG.log(Level.DEBUG, "release of a grant with too few replicas", e);
+        }
+        throw new Trouble(
+                acknowledged + " of " + replicas + " replicas acknowledged " + what + " in time, which "
+                        + (undone ? "was given back" : "is being given back"),
+                "see why the replicas lag or are gone, or ask for fewer (replicas)",
+                !undone,
+                null);
+    }
+
+    /** Half of the time that is left is for giving back. */
+    private long waitForReplicas(Link link, Wait wait) {
+        long millis = Math.max(1, TimeUnit.NANOSECONDS.toMillis(wait.left()) / 2);
+        Object answer = link.exchange(
+                wait, new CommandArguments(Protocol.Command.WAIT).add(replicas).add(millis));
+        return (Long) answer;
+    }
+
+    private static long token(Object answer, String tried) throws Trouble {
+        if (answer instanceof byte[] text) {
+            return Long.parseLong(text(text));
+        }
+        String what = answer instanceof List<?> list && !list.isEmpty() ? text(list.get(0)) : "";
+        throw switch (what) {
+            case "released" ->
+                new Trouble("this owner was released before", "make a new claim for a new attempt", false, null);
+            case "format" -> otherFormat(text(((List<?>) answer).get(1)));
+            default -> new Trouble("an answer without sense to " + tried, "see what answers there", true, null);
+        };
+    }
+
+    private static Trouble otherFormat(String value) {
+        String shown = Claim.printable(value.length() > 20 ? value.substring(0, 20) + "..." : value);
+        return new Trouble(
+                "what is stored for this name is not of format 1, the only one that this client knows: " + shown,
+                "let all users of this store have the same version of Mortise, or choose another prefix",
+                false,
+                null);
+    }
+
+    private static String text(Object bytes) {
+        return bytes instanceof byte[] b ? new String(b, StandardCharsets.UTF_8) : String.valueOf(bytes);
+    }
+
+    // ---- Renew ---------------------------------------------------------------------------------------------------
+
+    /** One pipelined exchange a server, in parallel. */
+    @Override
+    public Renewal renew(Collection<Grant> grants) {
+        String tried = "renew " + grants.size() + (grants.size() == 1 ? " lease" : " leases");
+        try (Wait wait = Wait.uninterruptible(context.callTimeout())) {
+            Map<HostAndPort, List<Asked>> groups = new LinkedHashMap<>();
+            Trouble failure = null;
+            for (Grant grant : grants) {
+                Keys keys = Keys.of(prefix, grant.name());
+                int slot = slot(keys);
+                try {
+                    groups.computeIfAbsent(servers.locate(slot, wait), at -> new ArrayList<>())
+                            .add(new Asked(grant, keys, slot));
+                } catch (Trouble e) {
+                    failure = e;
+                }
+            }
+            Answers answers = new Answers();
+            if (groups.size() == 1) {
+                renew(groups.values().iterator().next(), wait, answers);
+            } else {
+                renewInParallel(groups.values(), wait, answers);
+            }
+            return answers.result(failure, grants.size());
+        } catch (Trouble e) {
+            throw failed(tried, e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** When most have answered, those that have not by some time later are left unknown: the others must not wait. */
+    private void renewInParallel(Collection<List<Asked>> groups, Wait wait, Answers answers)
+            throws Trouble, InterruptedException {
+        CountDownLatch left = new CountDownLatch(groups.size());
+        for (List<Asked> group : groups) {
+            servers.aside(() -> {
+                try (Wait own = Wait.uninterruptible(Duration.ofNanos(Math.max(1, wait.left())))) {
+                    renew(group, own, answers);
+                } catch (Trouble e) {
+                    answers.failed(e);
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                } finally {
+                    left.countDown();
+                }
+            });
+        }
+        long most = wait.left() - context.callTimeout().toNanos() / 4;
+        while (left.getCount() > 0 && wait.left() > 0 && !servers.isClosed()) {
+            if (left.getCount() < groups.size() && most > 0) {
+                // At least one server is well, and so are its answers.
+                boolean unused = wait.part(context.callTimeout().dividedBy(4)).forResult(left, servers::isClosed);
+                return;
+            }
+            wait.pause(TimeUnit.MILLISECONDS.toNanos(1));
+        }
+    }
+
+    private record Asked(Grant grant, Keys keys, int slot) {}
+
+    /** What the servers said, in whatever order they said it. For any thread. */
+    private static final class Answers {
+        private final List<Grant> live = new ArrayList<>();
+        private final List<Grant> ended = new ArrayList<>();
+        private @Nullable Trouble failure;
+
+        synchronized void live(Grant grant) {
+            live.add(grant);
+        }
+
+        synchronized void ended(Grant grant) {
+            ended.add(grant);
+        }
+
+        synchronized void failed(Trouble trouble) {
+            failure = trouble;
+        }
+
+        /**
+         * What is known.
+         *
+         * @throws Trouble if nothing is known of any
+         */
+        synchronized Renewal result(@Nullable Trouble other, int asked) throws Trouble {
+            if (live.isEmpty() && ended.isEmpty() && asked > 0) {
+                Trouble why = failure == null ? other : failure;
+                throw why != null ? why : new Trouble("no answer in time", "check that the servers answer", true, null);
+            }
+            return Renewal.of(live, ended);
+        }
+    }
+
+    /** These are at one server. */
+    private void renew(List<Asked> group, Wait wait, Answers answers) throws Trouble, InterruptedException {
+        servers.call(Servers.Lane.RENEWALS, group.get(0).slot(), wait, (link, limit) -> {
+            long since = context.nanoTime();
+            List<List<Asked>> batches = batches(group);
+            List<Object> all = renewed(link, limit, batches);
+            boolean durable = replicas == 0 || waitForReplicas(link, limit) >= replicas;
+            JedisDataException error = null;
+            boolean answered = false;
+            for (int i = 0; i < batches.size(); i++) {
+                if (all.get(i) instanceof List<?> leases) {
+                    answered = true;
+                    note(batches.get(i), leases, since, durable, answers);
+                } else if (all.get(i) instanceof JedisDataException e) {
+                    error = e;
+                    servers.learn(batches.get(i).get(0).slot(), link, e);
+                }
+            }
+            if (!answered && error != null) {
+                throw error;
+            }
+            return true;
+        });
+    }
+
+    private static void note(List<Asked> batch, List<?> leases, long since, boolean durable, Answers answers) {
+        for (int i = 0; i < batch.size(); i++) {
+            Grant grant = batch.get(i).grant();
+            long lease = (Long) leases.get(i);
+            if (lease == 0) {
+                answers.ended(grant);
+            } else if (lease > 0 && durable) {
+                answers.live(grant.renewed(Duration.ofMillis(lease), since));
+            }
+        }
+    }
+
+    /** All keys of one run must be in one slot; where there are no slots, some dozens share a run. */
+    private List<List<Asked>> batches(List<Asked> group) {
+        Map<Integer, List<Asked>> bySlot = new LinkedHashMap<>();
+        group.forEach(asked ->
+                bySlot.computeIfAbsent(asked.slot(), slot -> new ArrayList<>()).add(asked));
+        List<List<Asked>> batches = new ArrayList<>();
+        for (List<Asked> some : bySlot.values()) {
+            for (int from = 0; from < some.size(); from += BATCH) {
+                batches.add(some.subList(from, Math.min(some.size(), from + BATCH)));
+            }
+        }
+        return batches;
+    }
+
+    /** One exchange; a second one with the text of the script for the runs before which the server did not have it. */
+    private static List<Object> renewed(Link link, Wait wait, List<List<Asked>> batches) {
+        List<Object> answers = new ArrayList<>(link.exchange(
+                wait, batches.stream().map(batch -> renewal(batch, false)).toList()));
+        List<Integer> again = new ArrayList<>();
+        for (int i = 0; i < answers.size(); i++) {
+            if (answers.get(i) instanceof JedisNoScriptException) {
+                again.add(i);
+            }
+        }
+        if (!again.isEmpty()) {
+            List<Object> more = link.exchange(
+                    wait,
+                    again.stream()
+                            .map(i -> renewal(batches.get(i), i.equals(again.get(0))))
+                            .toList());
+            for (int i = 0; i < again.size(); i++) {
+                answers.set(again.get(i), more.get(i));
+            }
+        }
+        return answers;
+    }
+
+    private static CommandArguments renewal(List<Asked> batch, boolean byText) {
+        List<String> keys = new ArrayList<>();
+        List<String> arguments = new ArrayList<>();
+        for (Asked asked : batch) {
+            keys.add(asked.keys().lock());
+            arguments.add(asked.grant().owner());
+            arguments.add(String.valueOf(asked.grant().token()));
+        }
+        return byText ? Script.RENEW.runByText(keys, arguments) : Script.RENEW.run(keys, arguments);
+    }
+
+    // ---- Release, adopt, holder ----------------------------------------------------------------------------------
+
+    @Override
+    public boolean release(Claim claim) {
+        Keys keys = Keys.of(prefix, claim.name());
+        Object answer =
+                uninterrupted("release " + keys, keys, (link, wait) -> released(link, wait, keys, claim.owner()));
+        if (answer instanceof byte[] error) {
+            tellOfSilence(text(error));
+            return true;
+        }
+        return answer.equals(1L);
+    }
+
+    private Object released(Link link, Wait wait, Keys keys, String owner) {
+        return link.run(
+                wait,
+                Script.RELEASE,
+                List.of(keys.lock(), keys.released(owner)),
+                List.of(owner, keys.channel(), MARK_MILLIS));
+    }
+
+    private void tellOfSilence(String error) {
+        if (!toldOfSilence.getAndSet(true)) {
+            LOG.log(
+                    Level.WARNING,
+                    store + ": locks are released, but waiters cannot be told of it (" + error
+                            + "); they ask again when the lease would have ended. Let the user publish to "
+                            + prefix + ":*");
+        }
+    }
+
+    @Override
+    public Optional<Grant> adopt(Grant held, Claim heir) {
+        if (!held.name().equals(heir.name())) {
+            throw new IllegalArgumentException("heir must be of the same name: " + heir + ", not " + held.claim());
+        }
+        long lease = leaseMillis(heir);
+        Keys keys = Keys.of(prefix, heir.name());
+        String tried = "adopt " + keys;
+        return uninterrupted(tried, keys, (link, wait) -> {
+            long since = context.nanoTime();
+            Object answer = link.run(
+                    wait,
+                    Script.ADOPT,
+                    List.of(keys.lock(), keys.fence(), keys.released(heir.owner())),
+                    List.of(held.owner(), String.valueOf(held.token()), heir.owner(), String.valueOf(lease)));
+            if (answer instanceof List<?> list
+                    && list.size() == 1
+                    && text(list.get(0)).equals("none")) {
+                return Optional.<Grant>empty();
+            }
+            Grant grant = heir.granted(Duration.ofMillis(lease), token(answer, tried), since);
+            requireReplicas(link, wait, keys, heir, "the hand-over");
+            return Optional.of(grant);
+        });
+    }
+
+    @Override
+    public Optional<Holder> holder(String name) {
+        Keys keys = Keys.of(prefix, Claim.requireName(name));
+        return uninterrupted("look at " + keys, keys, (link, wait) -> {
+            List<?> answer = (List<?>) link.run(wait, Script.HOLDER, List.of(keys.lock()), List.of());
+            if (answer.size() == 2) {
+                throw otherFormat(text(answer.get(1)));
+            }
+            return answer.isEmpty()
+                    ? Optional.<Holder>empty()
+                    : Optional.of(Holder.of(
+                            text(answer.get(0)),
+                            Long.parseLong(text(answer.get(1))),
+                            Duration.ofMillis(Math.max(0, (Long) answer.get(2)))));
+        });
+    }
+
+    /** An interrupt neither shortens nor fails it; the thread finds itself interrupted afterwards. */
+    private <T> T uninterrupted(String tried, Keys keys, Servers.Exchange<T> exchange) {
+        try (Wait wait = Wait.uninterruptible(context.callTimeout())) {
+            return servers.call(Servers.Lane.OTHERS, slot(keys), wait, exchange);
+        } catch (Trouble e) {
+            throw failed(tried, e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public void close() {
+        servers.close();
+        hints.close();
+    }
+
+    // ---- All -----------------------------------------------------------------------------------------------------
+
+    /** The lease in whole milliseconds, rounded up and raised to the shortest. */
+    private static long leaseMillis(Claim claim) {
+        if (claim.lease().compareTo(GUARANTEES.longestLease()) > 0) {
+            throw new IllegalArgumentException(
+                    "lease must be at most " + GUARANTEES.longestLease() + ": " + claim.lease());
+        }
+        long millis = claim.lease().plusNanos(999_999).toMillis();
+        return Math.max(millis, GUARANTEES.shortestLease().toMillis());
+    }
+
+    /** At most a hundred years. */
+    private static long nanos(Duration length) {
+        Duration most = Duration.ofDays(36_500);
+        return (length.compareTo(most) < 0 ? length : most).toNanos();
+    }
+
+    private LockStoreException failed(String tried, Trouble trouble) {
+        return new LockStoreException(
+                store,
+                tried + ": " + trouble.getMessage(),
+                trouble.advice(),
+                trouble.mayHaveTakenEffect(),
+                trouble.getCause());
+    }
+}

@@ -1,0 +1,86 @@
+package dev.mortise.lock.redis;
+
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+
+/** A request to the store without a usable answer: what came of it, what to do, and whether it may have taken effect. */
+final class Trouble extends Exception {
+    private static final long serialVersionUID = 1;
+
+    /**
+     * Errors that say that nothing was done. Servers before 7.0 put the errors of commands in scripts behind other words
+     * and a minus.
+     */
+    private static final Pattern REFUSED = Pattern.compile("(?:^|-)(READONLY|LOADING|CLUSTERDOWN|MASTERDOWN|TRYAGAIN"
+            + "|NOREPLICAS|OOM|MISCONF|BUSY|NOAUTH|NOPERM|WRONGPASS|MOVED|ASK|CROSSSLOT|NOSCRIPT|WRONGTYPE)\\b");
+
+    private final String advice;
+    private final boolean effect;
+
+    Trouble(String what, String advice, boolean effect, @Nullable Throwable cause) {
+        super(what, cause);
+        this.advice = advice;
+        this.effect = effect;
+    }
+
+    String advice() {
+        return advice;
+    }
+
+    boolean mayHaveTakenEffect() {
+        return effect;
+    }
+
+    /** The code of an error that did nothing, or an empty text. */
+    static String code(JedisDataException error) {
+        String message = String.valueOf(error.getMessage());
+        Matcher matcher = REFUSED.matcher(message);
+        if (matcher.find()) {
+            return matcher.group(1);
+        }
+        // Redis says so to connections without a password in words of its own.
+        return message.toLowerCase(Locale.ROOT).contains("without any password configured") ? "WRONGPASS" : "";
+    }
+
+    /** The server answered with an error. */
+    static Trouble answered(JedisDataException error) {
+        String code = code(error);
+        String advice = switch (code) {
+            case "READONLY" -> "it is a replica: give the address of the master, or redis+sentinel://";
+            case "LOADING" -> "it is starting: try again when it has read its data";
+            case "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN" -> "try again when the cluster is well";
+            case "NOREPLICAS" -> "see why its replicas are gone (min-replicas-to-write)";
+            case "OOM" -> "give it more memory (maxmemory)";
+            case "MISCONF" -> "see in its log why it cannot write to its disk";
+            case "BUSY" -> "find the script that keeps it busy (SCRIPT KILL ends it)";
+            case "NOAUTH", "WRONGPASS" -> "give user and password in the URI or as MORTISE_USER, MORTISE_PASSWORD";
+            case "NOPERM" -> "give its user the rights listed in docs/stores/redis.md";
+            case "WRONGTYPE" -> "something else than Mortise uses its keys: choose another prefix";
+            default -> "see the log of the server";
+        };
+        return new Trouble(String.valueOf(error.getMessage()), advice, code.isEmpty(), error);
+    }
+
+    /** The connection failed, or there was none. */
+    static Trouble disconnected(JedisException error, boolean effect, String server) {
+        Throwable root = error;
+        for (int i = 0; i < 10; i++) {
+            Throwable next = root.getCause();
+            if (next == null && root.getSuppressed().length > 0) {
+                next = root.getSuppressed()[0];
+            }
+            if (next == null) {
+                break;
+            }
+            root = next;
+        }
+        String what = root instanceof java.net.SocketTimeoutException
+                ? "no answer in time from " + server
+                : server + ": " + (root.getMessage() == null ? root.toString() : root.getMessage());
+        return new Trouble(what, "check that the server runs and can be reached", effect, error);
+    }
+}

@@ -1,0 +1,20 @@
+-- Ends the claim of this owner, and no other's, and wakes those who wait.
+-- KEYS[1] the lock, KEYS[2] the mark that this owner has been released
+-- ARGV[1] the owner, ARGV[2] the channel, ARGV[3] how long the mark stays, in milliseconds
+-- Returns 1: a live claim was ended
+--         0: there was none
+--         text: a live claim was ended, and why nobody could be woken
+local held = redis.call('GET', KEYS[1])
+if held and string.match(held, '^1:%d+:%d+:(.+)$') == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+  -- It has been released, whether or not this user may publish.
+  local told = redis.pcall('PUBLISH', ARGV[2], '')
+  if type(told) == 'table' then
+    return told['err']
+  end
+  return 1
+end
+-- Its acquire may still be on the way, and must find the door shut when it arrives. A server that has no memory for the
+-- mark has none for that acquire either.
+redis.pcall('SET', KEYS[2], '1', 'PX', ARGV[3])
+return 0

@@ -1,0 +1,84 @@
+package dev.mortise.lock.redis;
+
+import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.StoreUri;
+import dev.mortise.lock.tck.Faults;
+import dev.mortise.lock.tck.Store;
+import dev.mortise.lock.tck.TcpProxy;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+
+/** One Redis, and a network before it that fails as it is told. */
+final class RedisStore implements Store {
+    static final Duration CALL_TIMEOUT = Duration.ofSeconds(3);
+
+    final RedisServer server;
+    final TcpProxy network;
+
+    RedisStore(String... settings) {
+        server = new RedisServer(settings);
+        try {
+            network = new TcpProxy(server.port());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @Override
+    public RedisBackend connect() {
+        return connect(CALL_TIMEOUT, Map.of());
+    }
+
+    /** A client over the network that fails. */
+    RedisBackend connect(Duration callTimeout, Map<String, String> options) {
+        return connect(network.port(), callTimeout, options);
+    }
+
+    static RedisBackend connect(int port, Duration callTimeout, Map<String, String> options) {
+        LockBackend backend = new RedisProvider()
+                .open(
+                        StoreUri.parse("redis://127.0.0.1:" + port, options),
+                        BackendContext.of(System::nanoTime, callTimeout));
+        return (RedisBackend) backend;
+    }
+
+    @Override
+    public void evict(String name) {
+        server.ask("DEL", Keys.of(Keys.PREFIX, name).lock());
+    }
+
+    @Override
+    public Optional<Faults> faults() {
+        return Optional.of(new Faults() {
+            @Override
+            public void delayReplies(Duration by) {
+                network.delayReplies(by);
+            }
+
+            @Override
+            public void loseReply() {
+                network.loseReplyTo(request -> request.contains("EVAL"));
+            }
+
+            @Override
+            public void heal() {
+                network.heal();
+            }
+        });
+    }
+
+    @Override
+    public Optional<String> uri() {
+        return Optional.of("redis://127.0.0.1:" + server.port());
+    }
+
+    @Override
+    public void close() {
+        network.close();
+        server.close();
+    }
+}
