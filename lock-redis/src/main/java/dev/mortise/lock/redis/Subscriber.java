@@ -225,7 +225,7 @@ final class Subscriber {
             try {
                 answered();
                 Topic topic = topics.get(channel);
-                if (topic != null && topic.asked && session == this) {
+                if (topic != null && topic.asked && !topic.acknowledged && session == this) {
                     topic.acknowledged = true;
                     topic.hint();
                 }
@@ -257,16 +257,6 @@ final class Subscriber {
                 if (topic != null) {
                     topic.hint();
                 }
-            } finally {
-                mutex.unlock();
-            }
-        }
-
-        @Override
-        public void onPong(String pattern) {
-            mutex.lock();
-            try {
-                answered();
             } finally {
                 mutex.unlock();
             }
@@ -435,18 +425,28 @@ final class Subscriber {
                 return this::send;
             }
             if (current.unanswered == 0 && now - current.heard > SILENCE) {
-                current.asks();
-                return () -> {
-                    try {
-                        current.ping();
-                    } catch (JedisException e) {
-                        LOG.log(Level.DEBUG, "ping", e);
+                // To subscribe what is subscribed changes nothing, and is acknowledged.
+                for (Topic topic : topics.values()) {
+                    if (topic.acknowledged && topic.waiters > 0) {
+                        current.asks();
+                        return () -> askForLife(current, topic.channel);
                     }
-                };
+                }
             }
             return null;
         } finally {
             mutex.unlock();
+        }
+    }
+
+    private void askForLife(Session current, String channel) {
+        sending.lock();
+        try {
+            current.subscribe(channel);
+        } catch (JedisException e) {
+            LOG.log(Level.DEBUG, "subscribe again", e);
+        } finally {
+            sending.unlock();
         }
     }
 

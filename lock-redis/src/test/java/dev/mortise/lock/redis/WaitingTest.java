@@ -1,0 +1,385 @@
+package dev.mortise.lock.redis;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.spi.Attempt;
+import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.spi.Grant;
+import dev.mortise.lock.tck.TcpProxy;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Waiting for a release: one connection, no polling, and no wake-up that is lost for ever. */
+class WaitingTest {
+    private static final Duration LONG = Duration.ofSeconds(60);
+
+    private RedisStore store;
+    private RedisBackend holder;
+    private RedisBackend waiter;
+    private final ExecutorService threads = Executors.newCachedThreadPool();
+
+    @BeforeEach
+    void start() throws InterruptedException {
+        store = new RedisStore();
+        // The holder is not behind the network that fails.
+        holder = RedisStore.connect(store.server.port(), RedisStore.CALL_TIMEOUT, Map.of());
+        waiter = store.connect();
+        // So that the server has the scripts, and each run of them is one request.
+        holder.release(hold("scripts").claim());
+    }
+
+    @AfterEach
+    void stop() throws InterruptedException {
+        threads.shutdownNow();
+        waiter.close();
+        holder.close();
+        store.close();
+        assertThat(threads.awaitTermination(20, TimeUnit.SECONDS)).isTrue();
+    }
+
+    private Grant hold(String name) throws InterruptedException {
+        return hold(name, LONG);
+    }
+
+    private Grant hold(String name, Duration lease) throws InterruptedException {
+        return holder.acquire(ScriptsTest.claim(name, lease), Duration.ZERO)
+                .grant()
+                .orElseThrow();
+    }
+
+    private Future<Attempt> wait(String name, Duration patience) {
+        return threads.submit(() -> waiter.acquire(ScriptsTest.claim(name), patience));
+    }
+
+    private long subscribers() {
+        return count("TYPE", "PUBSUB");
+    }
+
+    private long count(String... more) {
+        List<String> words = new ArrayList<>(List.of("CLIENT", "LIST"));
+        words.addAll(List.of(more));
+        return ((String) store.server.ask(words.toArray(String[]::new)))
+                .lines()
+                .filter(line -> !line.isBlank())
+                .count();
+    }
+
+    private List<?> channels() {
+        return (List<?>) store.server.ask("PUBSUB", "CHANNELS");
+    }
+
+    private long tries() {
+        Map<String, Long> calls = store.server.calls();
+        return calls.getOrDefault("evalsha", 0L) + calls.getOrDefault("eval", 0L);
+    }
+
+    private static Grant granted(Future<Attempt> wait) throws Exception {
+        return wait.get(20, TimeUnit.SECONDS).grant().orElseThrow();
+    }
+
+    @Test
+    void aReleaseWakes() throws Exception {
+        Grant held = hold("a");
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        holder.release(held.claim());
+        assertThat(granted(wait).token()).isGreaterThan(held.token());
+    }
+
+    @Test
+    void whoDoesNotWaitSubscribesToNothing() throws Exception {
+        Grant held = hold("a");
+        for (int i = 0; i < 10; i++) {
+            assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                    .isEmpty();
+            Grant free = waiter.acquire(ScriptsTest.claim("free"), LONG).grant().orElseThrow();
+            waiter.release(free.claim());
+        }
+        assertThat(store.server.calls()).doesNotContainKey("subscribe");
+        assertThat(held).isNotNull();
+    }
+
+    @Test
+    void waitersCostTheServerNothing() throws Exception {
+        store.server.ask("CONFIG", "RESETSTAT");
+        List<Grant> held = new ArrayList<>();
+        List<Future<Attempt>> waits = new ArrayList<>();
+        for (int i = 0; i < 200; i++) {
+            held.add(hold("n-" + i));
+        }
+        for (int i = 0; i < 200; i++) {
+            waits.add(wait("n-" + i, LONG));
+        }
+        await().atMost(Duration.ofSeconds(20)).until(() -> channels().size() == 200);
+        // Each has asked again since.
+        await().atMost(Duration.ofSeconds(20)).until(() -> tries() >= 200 + 200 + 200);
+        assertThat(subscribers()).isEqualTo(1);
+        assertThat(tries()).isEqualTo(600);
+        store.server.ask("CONFIG", "RESETSTAT");
+        TimeUnit.MILLISECONDS.sleep(1500);
+        assertThat(ScriptsTest.commands(store.server)).isEmpty();
+        for (Grant each : held) {
+            holder.release(each.claim());
+        }
+        for (Future<Attempt> each : waits) {
+            granted(each);
+        }
+    }
+
+    @Test
+    void theConnectionIsGivenUpWhenNobodyWaits() throws Exception {
+        Grant held = hold("a");
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ofMillis(50)).grant())
+                .isEmpty();
+        assertThat(subscribers()).isEqualTo(1);
+        await().atMost(Duration.ofSeconds(30)).until(() -> channels().isEmpty() && subscribers() == 0);
+        // And comes back.
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        holder.release(held.claim());
+        granted(wait);
+    }
+
+    @Test
+    void aKeptSubscriptionSavesTheSecondQuestion() throws Exception {
+        Grant held = hold("a");
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ofMillis(50)).grant())
+                .isEmpty();
+        store.server.ask("CONFIG", "RESETSTAT");
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> tries() == 1);
+        holder.release(held.claim());
+        granted(wait);
+        assertThat(store.server.calls()).doesNotContainKeys("subscribe", "unsubscribe");
+        // The waiter's first question, the release, the waiter's second.
+        assertThat(tries()).isEqualTo(3);
+    }
+
+    /** Between the question and the subscription somebody released: nobody is told, and nobody needs to be. */
+    @Test
+    void aReleaseBeforeTheSubscriptionIsNotMissed() throws Exception {
+        for (int i = 0; i < 20; i++) {
+            Grant held = hold("r-" + i);
+            Future<Attempt> wait = wait("r-" + i, LONG);
+            long soon = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(200L * i);
+            while (System.nanoTime() - soon < 0) {
+                Thread.onSpinWait();
+            }
+            holder.release(held.claim());
+            granted(wait);
+        }
+    }
+
+    /** The acknowledgement of the subscription is late, and the release comes before it. */
+    @Test
+    void aReleaseBehindASlowAcknowledgementIsNotMissed() throws Exception {
+        Grant held = hold("a");
+        store.network.delayReplies(Duration.ofMillis(300));
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        holder.release(held.claim());
+        granted(wait);
+    }
+
+    @Test
+    void aBrokenConnectionWakesAndComesBack() throws Exception {
+        Grant held = hold("a");
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        // The release falls into the gap.
+        store.network.refuse(true);
+        store.network.cut();
+        holder.release(held.claim());
+        store.network.refuse(false);
+        try {
+            granted(wait);
+        } catch (ExecutionException e) {
+            // Its question ran into the gap: told as what it is.
+            assertThat(e.getCause()).isInstanceOf(LockStoreException.class);
+        }
+        Grant other = hold("b");
+        Future<Attempt> again = wait("b", LONG);
+        await().until(() -> channels().contains(Keys.of(Keys.PREFIX, "b").channel()));
+        holder.release(other.claim());
+        granted(again);
+    }
+
+    /** The server ends the subscriber's connection alone, at the very moment of the release. */
+    @Test
+    void aKilledSubscriberLosesNothing() throws Exception {
+        for (int i = 0; i < 10; i++) {
+            String name = "k-" + i;
+            Grant held = hold(name);
+            Future<Attempt> wait = wait(name, LONG);
+            await().until(() -> channels().contains(Keys.of(Keys.PREFIX, name).channel()));
+            store.server.ask("CLIENT", "KILL", "TYPE", "pubsub");
+            holder.release(held.claim());
+            granted(wait);
+        }
+    }
+
+    /** The message is dropped: the end of the holder's lease is when the waiter comes back by himself. */
+    @Test
+    void aDroppedMessageCostsAtMostTheLease() throws Exception {
+        Grant held = hold("a", Duration.ofSeconds(2));
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        await().until(() -> tries() >= 3);
+        // Deleted, and not told to anybody.
+        store.evict("a");
+        long start = System.nanoTime();
+        granted(wait);
+        assertThat(System.nanoTime() - start).isLessThan(TimeUnit.SECONDS.toNanos(4));
+        assertThat(held).isNotNull();
+    }
+
+    /** A holder that renews is asked for once a lease, no more. */
+    @Test
+    void atMostOnePollForEachRestOfALease() throws Exception {
+        Grant held = hold("a", Duration.ofSeconds(1));
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        store.server.ask("CONFIG", "RESETSTAT");
+        int renewals = 0;
+        long start = System.nanoTime();
+        while (System.nanoTime() - start < TimeUnit.SECONDS.toNanos(4)) {
+            assertThat(holder.renew(List.of(held)).live()).hasSize(1);
+            renewals++;
+            TimeUnit.MILLISECONDS.sleep(200);
+        }
+        long lasted = System.nanoTime() - start;
+        // A question finds what is left after the last renewal, which is at least half of the lease on a slow machine.
+        assertThat(tries() - renewals).isBetween(1L, 2 + lasted / TimeUnit.MILLISECONDS.toNanos(400));
+        holder.release(held.claim());
+        granted(wait);
+    }
+
+    @Test
+    void anEndedLeaseWakes() throws Exception {
+        Grant held = hold("a", Duration.ofMillis(700));
+        long start = System.nanoTime();
+        assertThat(granted(wait("a", LONG)).token()).isGreaterThan(held.token());
+        assertThat(System.nanoTime() - start).isLessThan(TimeUnit.SECONDS.toNanos(10));
+    }
+
+    @Test
+    void patienceEnds() throws Exception {
+        hold("a");
+        long start = System.nanoTime();
+        Attempt attempt = wait("a", Duration.ofMillis(300)).get(20, TimeUnit.SECONDS);
+        assertThat(attempt.grant()).isEmpty();
+        assertThat(attempt.rest().orElseThrow()).isGreaterThan(Duration.ofSeconds(30));
+        assertThat(System.nanoTime() - start).isGreaterThan(TimeUnit.MILLISECONDS.toNanos(300));
+    }
+
+    @Test
+    void anInterruptEndsTheWait() throws Exception {
+        hold("a");
+        CompletableFuture<Boolean> flag = new CompletableFuture<>();
+        CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+        Thread thread = new Thread(() -> {
+            try {
+                waiter.acquire(ScriptsTest.claim("a"), LONG);
+            } catch (Throwable e) {
+                flag.complete(Thread.currentThread().isInterrupted());
+                thrown.complete(e);
+            }
+        });
+        thread.start();
+        await().until(() -> channels().size() == 1);
+        thread.interrupt();
+        assertThat(thrown.get(10, TimeUnit.SECONDS)).isInstanceOf(InterruptedException.class);
+        assertThat(flag.get()).isFalse();
+    }
+
+    @Test
+    void closeEndsWaits() throws Exception {
+        hold("a");
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        waiter.close();
+        assertThatThrownBy(() -> wait.get(10, TimeUnit.SECONDS)).hasRootCauseInstanceOf(LockStoreException.class);
+        await().until(() -> subscribers() == 0);
+        assertThatThrownBy(() -> waiter.acquire(ScriptsTest.claim("a"), LONG))
+                .isInstanceOf(LockStoreException.class)
+                .hasMessageContaining("closed");
+        await().until(() -> Thread.getAllStackTraces().keySet().stream()
+                .noneMatch(t -> t.getName().startsWith("mortise-redis-subscribe")));
+    }
+
+    /** A black hole between the subscriber and the server is noticed, although nothing is ever sent to it. */
+    @Test
+    void aSilentConnectionIsNoticed() throws Exception {
+        Grant held = hold("a", Duration.ofMinutes(5));
+        Future<Attempt> wait = wait("a", Duration.ofMinutes(5));
+        await().until(() -> channels().size() == 1);
+        store.network.requests(TcpProxy.Mode.DROP);
+        store.network.replies(TcpProxy.Mode.DROP);
+        holder.release(held.claim());
+        // After a while it is asked for a sign of life, and given up when there is none.
+        await().atMost(Duration.ofSeconds(40)).until(() -> subscribers() == 0);
+        store.network.heal();
+        try {
+            granted(wait);
+        } catch (ExecutionException e) {
+            // Woken, it asked the same black hole.
+            assertThat(e.getCause()).isInstanceOf(LockStoreException.class);
+        }
+    }
+
+    /** A user without the right to subscribe waits all the same: the engine asks again and again. */
+    @Test
+    void whoMayNotSubscribeIsToldToComeBack() throws Exception {
+        store.server.ask("ACL", "SETUSER", "poor", "on", ">secret", "~mortise:*", "+@all", "resetchannels");
+        try (RedisBackend poor = RedisStore.connect(
+                store.server.port(), RedisStore.CALL_TIMEOUT, Map.of("user", "poor", "password", "secret"))) {
+            Grant held =
+                    poor.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant().orElseThrow();
+            long start = System.nanoTime();
+            Attempt attempt = poor.acquire(ScriptsTest.claim("a"), LONG);
+            assertThat(attempt.grant()).isEmpty();
+            assertThat(attempt.pause()).isLessThan(Duration.ofSeconds(1));
+            assertThat(System.nanoTime() - start).isLessThan(TimeUnit.SECONDS.toNanos(20));
+            // Nor may he publish; it is released all the same.
+            assertThat(poor.release(held.claim())).isTrue();
+            Claim next = ScriptsTest.claim("a");
+            assertThat(poor.acquire(next, LONG).grant()).isPresent();
+        }
+    }
+
+    @Test
+    void manyWaitersOfOneNameGetItOneAfterTheOther() throws Exception {
+        Grant held = hold("a");
+        List<Future<Long>> waits = new ArrayList<>();
+        for (int i = 0; i < 50; i++) {
+            waits.add(threads.submit(() -> {
+                Grant grant =
+                        waiter.acquire(ScriptsTest.claim("a"), LONG).grant().orElseThrow();
+                assertThat(waiter.release(grant.claim())).isTrue();
+                return grant.token();
+            }));
+        }
+        await().until(() -> channels().size() == 1);
+        holder.release(held.claim());
+        List<Long> tokens = new ArrayList<>();
+        for (Future<Long> each : waits) {
+            tokens.add(each.get(30, TimeUnit.SECONDS));
+        }
+        assertThat(tokens).doesNotHaveDuplicates();
+        assertThat(subscribers()).isLessThanOrEqualTo(1);
+    }
+}
