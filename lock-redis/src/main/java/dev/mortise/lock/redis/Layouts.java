@@ -1,6 +1,7 @@
 package dev.mortise.lock.redis;
 
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -11,6 +12,7 @@ import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Protocol;
 import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
 /** Where the servers are: one address, the master that Sentinel names, or the masters of a Cluster. */
@@ -59,12 +61,20 @@ final class Layouts {
         return new Cluster(seeds, asker);
     }
 
+    /** Whether a server knows us not, or too little: then the others will not know us either. */
+    private static boolean isRefusal(JedisException e) {
+        return e instanceof JedisDataException d
+                && Set.of("NOAUTH", "WRONGPASS", "NOPERM").contains(Trouble.code(d));
+    }
+
     private static String text(Object bytes) {
         return bytes instanceof byte[] b ? new String(b, StandardCharsets.UTF_8) : String.valueOf(bytes);
     }
 
     private static final class Sentinel implements Servers.Layout {
+        /** Those that failed are last. Under the lock. */
         private final List<HostAndPort> sentinels;
+
         private final String master;
         private final Asker asksSentinels;
         private final Asker asksServers;
@@ -72,7 +82,7 @@ final class Layouts {
         private volatile @Nullable HostAndPort known;
 
         Sentinel(List<HostAndPort> sentinels, String master, Asker asksSentinels, Asker asksServers) {
-            this.sentinels = sentinels;
+            this.sentinels = new ArrayList<>(sentinels);
             this.master = master;
             this.asksSentinels = asksSentinels;
             this.asksServers = asksServers;
@@ -101,7 +111,7 @@ final class Layouts {
         private HostAndPort find() {
             JedisConnectionException none =
                     new JedisConnectionException("no sentinel of " + sentinels + " names a master " + master);
-            for (HostAndPort sentinel : sentinels) {
+            for (HostAndPort sentinel : List.copyOf(sentinels)) {
                 try {
                     Object answer =
                             asksSentinels.ask(sentinel, Protocol.Command.SENTINEL, "get-master-addr-by-name", master);
@@ -116,8 +126,13 @@ final class Layouts {
                         none.addSuppressed(new JedisException(named + " is not a master yet"));
                     }
                 } catch (JedisException e) {
+                    if (isRefusal(e)) {
+                        throw e;
+                    }
                     none.addSuppressed(e);
                 }
+                sentinels.remove(sentinel);
+                sentinels.add(sentinel);
             }
             throw none;
         }
@@ -194,7 +209,11 @@ final class Layouts {
                 try {
                     return read(server, (List<?>) asker.ask(server, Protocol.Command.CLUSTER, "SLOTS"));
                 } catch (JedisException e) {
+                    if (isRefusal(e)) {
+                        throw e;
+                    }
                     none.addSuppressed(e);
+                    suspect = server;
                 }
             }
             throw none;

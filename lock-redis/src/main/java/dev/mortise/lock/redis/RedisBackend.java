@@ -21,6 +21,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -75,6 +76,9 @@ final class RedisBackend implements LockBackend {
     /** How long an acquire may be under way and still find that it was released: as long as networks keep things. */
     private static final String MARK_MILLIS = String.valueOf(TimeUnit.MINUTES.toMillis(10));
 
+    /** For so long a client that released a name for which others wait lets them go first: the way of a message and back. */
+    private static final long HEAD_START = TimeUnit.MILLISECONDS.toNanos(1);
+
     /** How many leases one run of the script renews at most: the server does nothing else meanwhile. */
     private static final int BATCH = 100;
 
@@ -86,6 +90,9 @@ final class RedisBackend implements LockBackend {
     private final Subscriber hints;
     private final BackendContext context;
     private final AtomicBoolean toldOfSilence = new AtomicBoolean();
+
+    /** Until when others go first, by channel. Few, and forgotten. */
+    private final Map<String, Long> othersFirst = new ConcurrentHashMap<>();
 
     /**
      * @param store as people know it, without secrets
@@ -159,6 +166,7 @@ final class RedisBackend implements LockBackend {
         // Where hints come already, what is released from here on wakes us.
         Subscriber.Topic topic = patience.isZero() || patience.isNegative() ? null : hints.joinIfHeard(keys.channel());
         try {
+            letOthersFirst(keys, end);
             while (true) {
                 long seen = topic == null ? 0 : topic.version();
                 Object answer = tryOnce(claim, keys, lease);
@@ -197,6 +205,36 @@ final class RedisBackend implements LockBackend {
             if (topic != null) {
                 hints.leave(topic);
             }
+        }
+    }
+
+    /**
+     * This client hears of its own release before anybody else does, and would get the lock again and again while the others
+     * are still on their way. Without patience nobody waits.
+     */
+    private void letOthersFirst(Keys keys, long end) throws InterruptedException {
+        Long until = othersFirst.isEmpty() ? null : othersFirst.remove(keys.channel());
+        if (until != null) {
+            long left = Math.min(until, end) - System.nanoTime();
+            if (left > 0) {
+                TimeUnit.NANOSECONDS.sleep(left);
+            }
+        }
+    }
+
+    /** For tests. */
+    boolean letsOthersFirst(String name) {
+        return othersFirst.containsKey(Keys.of(prefix, name).channel());
+    }
+
+    private void noteWhoWasTold(Keys keys, long told) {
+        long others = hints.hears(keys.channel()) ? told - 1 : told;
+        if (others > 0) {
+            long now = System.nanoTime();
+            if (othersFirst.size() > 64) {
+                othersFirst.values().removeIf(until -> until - now < 0);
+            }
+            othersFirst.put(keys.channel(), now + HEAD_START);
         }
     }
 
@@ -258,9 +296,15 @@ final class RedisBackend implements LockBackend {
         if (replicas == 0) {
             return;
         }
-        long acknowledged = waitForReplicas(link, wait);
-        if (acknowledged >= replicas) {
-            return;
+        long acknowledged = 0;
+        JedisDataException error = null;
+        try {
+            acknowledged = waitForReplicas(link, wait);
+            if (acknowledged >= replicas) {
+                return;
+            }
+        } catch (JedisDataException e) {
+            error = e; // Not of the grant: that has been made.
         }
         boolean undone = false;
         try {
@@ -271,10 +315,13 @@ final class RedisBackend implements LockBackend {
         }
         throw new Trouble(
                 acknowledged + " of " + replicas + " replicas acknowledged " + what + " in time, which "
-                        + (undone ? "was given back" : "is being given back"),
-                "see why the replicas lag or are gone, or ask for fewer (replicas)",
+                        + (undone ? "was given back" : "is being given back")
+                        + (error == null ? "" : ": " + error.getMessage()),
+                error == null
+                        ? "see why the replicas lag or are gone, or ask for fewer (replicas)"
+                        : "let the user WAIT, or do not ask for replicas",
                 !undone,
-                null);
+                error);
     }
 
     /** Half of the time that is left is for giving back. */
@@ -496,13 +543,17 @@ final class RedisBackend implements LockBackend {
     @Override
     public boolean release(Claim claim) {
         Keys keys = Keys.of(prefix, claim.name());
-        Object answer =
-                uninterrupted("release " + keys, keys, (link, wait) -> released(link, wait, keys, claim.owner()));
+        Object answer = uninterrupted("release " + keys, keys, (link, wait) -> {
+            Object told = released(link, wait, keys, claim.owner());
+            return told instanceof byte[] ? told : (Long) told;
+        });
         if (answer instanceof byte[] error) {
             tellOfSilence(text(error));
             return true;
         }
-        return answer.equals(1L);
+        long ended = (Long) answer;
+        noteWhoWasTold(keys, ended - 1);
+        return ended > 0;
     }
 
     private Object released(Link link, Wait wait, Keys keys, String owner) {

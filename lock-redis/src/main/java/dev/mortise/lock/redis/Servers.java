@@ -230,6 +230,11 @@ final class Servers implements AutoCloseable {
                     throw Trouble.disconnected(e, sent, server.at.toString());
                 }
                 wait.pause(PAUSE);
+            } catch (ClassCastException | IndexOutOfBoundsException | NumberFormatException e) {
+                if (link != null) {
+                    link.kill();
+                }
+                throw new Trouble("an answer without sense from " + server.at, "see what answers there", sent, e);
             } finally {
                 if (link != null) {
                     giveBack(link);
@@ -256,11 +261,11 @@ final class Servers implements AutoCloseable {
         while (true) {
             try {
                 return aside(wait, () -> layout.lookUp(slot), found -> {});
+            } catch (JedisDataException e) {
+                throw Trouble.answered(e);
             } catch (JedisException e) {
                 if (wait.left() <= PAUSE) {
-                    throw e instanceof JedisDataException d
-                            ? Trouble.answered(d)
-                            : Trouble.disconnected(e, false, "the servers");
+                    throw Trouble.disconnected(e, false, "the servers");
                 }
                 wait.pause(PAUSE);
             }
@@ -317,6 +322,16 @@ final class Servers implements AutoCloseable {
 
     private Link openNow(Server server) {
         Link link = new Link(server);
+        if (!opener.keeps()) {
+            // However long it took to borrow it, it is sound, and whoever gave up waiting gives it back.
+            link.opened(opener.open(server.at, link));
+            links.add(link);
+            if (closed) {
+                giveBack(link);
+                throw new JedisConnectionException("closed");
+            }
+            return link;
+        }
         link.arm(System.nanoTime() + callTimeout);
         links.add(link);
         watch();
@@ -324,7 +339,6 @@ final class Servers implements AutoCloseable {
         try {
             link.opened(opener.open(server.at, link));
             if (!link.disarm() || closed) {
-                link.kill();
                 throw new JedisConnectionException(
                         closed ? "closed" : "no answer in time from " + server.at + " when connecting");
             }
@@ -344,9 +358,11 @@ final class Servers implements AutoCloseable {
             links.remove(link);
             if (link.isUsable()) {
                 link.restore();
+                returnTo(link);
+            } else {
+                // Its pool may connect anew on this occasion, which takes as long as it takes.
+                daemons("mortise-redis-return").newThread(() -> returnTo(link)).start();
             }
-            // Where it came from closes it if it is broken.
-            link.connection().close();
             return;
         }
         if (!link.isUsable() || closed) {
@@ -358,6 +374,15 @@ final class Servers implements AutoCloseable {
         link.server.idle.addFirst(link);
         if (closed) {
             dropIdle(link.server);
+        }
+    }
+
+    private static void returnTo(Link link) {
+        try {
+            link.connection().close();
+        } catch (JedisException e) {
+            System.getLogger(Servers.class.getName())
+                    .log(System.Logger.Level.DEBUG, "giving a connection back to its pool", e);
         }
     }
 

@@ -134,6 +134,17 @@ final class Subscriber {
         }
     }
 
+    /** Whether this client is told of what is published there. */
+    boolean hears(String channel) {
+        mutex.lock();
+        try {
+            Topic topic = topics.get(channel);
+            return topic != null && topic.acknowledged;
+        } finally {
+            mutex.unlock();
+        }
+    }
+
     boolean isHeard(Topic topic) {
         mutex.lock();
         try {

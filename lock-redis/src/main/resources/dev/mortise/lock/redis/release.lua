@@ -1,8 +1,8 @@
 -- Ends the claim of this owner, and no other's, and wakes those who wait.
 -- KEYS[1] the lock, KEYS[2] the mark that this owner has been released
 -- ARGV[1] the owner, ARGV[2] the channel, ARGV[3] how long the mark stays, in milliseconds
--- Returns 1: a live claim was ended
---         0: there was none
+-- Returns 0: there was no live claim
+--         1 or more: one was ended, and so many clients less one were told
 --         text: a live claim was ended, and why nobody could be woken
 local held = redis.call('GET', KEYS[1])
 if held and string.match(held, '^1:%d+:%d+:(.+)$') == ARGV[1] then
@@ -12,9 +12,12 @@ if held and string.match(held, '^1:%d+:%d+:(.+)$') == ARGV[1] then
   if type(told) == 'table' then
     return told['err']
   end
-  return 1
+  return 1 + told
 end
 -- Its acquire may still be on the way, and must find the door shut when it arrives. A server that has no memory for the
 -- mark has none for that acquire either.
-redis.pcall('SET', KEYS[2], '1', 'PX', ARGV[3])
+local marked = redis.pcall('SET', KEYS[2], '1', 'PX', ARGV[3])
+if marked['err'] and not string.find(marked['err'], 'OOM', 1, true) then
+  return marked
+end
 return 0

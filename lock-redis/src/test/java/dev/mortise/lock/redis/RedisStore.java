@@ -38,6 +38,14 @@ final class RedisStore implements Store {
         return connect(network.port(), callTimeout, options);
     }
 
+    /** A client whose requests vanish from now on. */
+    RedisBackend connectThroughBlackHole(Duration callTimeout) {
+        network.heal();
+        RedisBackend backend = connect(callTimeout, Map.of());
+        network.requests(TcpProxy.Mode.DROP);
+        return backend;
+    }
+
     static RedisBackend connect(int port, Duration callTimeout, Map<String, String> options) {
         LockBackend backend = new RedisProvider()
                 .open(
