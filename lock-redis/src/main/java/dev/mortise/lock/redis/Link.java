@@ -128,7 +128,8 @@ final class Link {
     /** Whether the server answers on it. */
     boolean isAlive(Wait wait) {
         try {
-            Object unused = exchange(wait, new CommandArguments(Protocol.Command.PING));
+            // An error is an answer, too: the user need not have the right to ask.
+            List<Object> unused = exchange(wait, List.of(new CommandArguments(Protocol.Command.PING)));
             return true;
         } catch (redis.clients.jedis.exceptions.JedisException e) {
             System.getLogger(Link.class.getName()).log(System.Logger.Level.DEBUG, "idle connection", e);

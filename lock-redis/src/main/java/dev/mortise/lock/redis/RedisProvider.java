@@ -6,19 +6,8 @@ import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.Option;
 import dev.mortise.lock.spi.StoreUri;
-import java.io.IOException;
-import java.io.InputStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.security.GeneralSecurityException;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.util.List;
 import java.util.Map;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLSocketFactory;
-import javax.net.ssl.TrustManagerFactory;
 import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.HostAndPort;
 
@@ -44,6 +33,9 @@ public final class RedisProvider implements BackendProvider {
     private static final Option<String> TRUST = Option.text(
             "trust", "", "A PEM file with the certificates to trust, in place of those that the JVM trusts.");
 
+    private static final Option<String> IDENTITY = Option.text(
+            "identity", "", "A PEM file with this client's certificate and private key, for servers that ask for one.");
+
     private static final Option<Integer> DATABASE = Option.number(
             "database", 0, 0, 1_000_000, "The number of the database with Sentinel; with redis it is the path.");
 
@@ -67,7 +59,7 @@ public final class RedisProvider implements BackendProvider {
 
     @Override
     public List<Option<?>> options() {
-        return List.of(PREFIX, REPLICAS, TLS, TRUST, DATABASE, SENTINEL_USER, SENTINEL_PASSWORD);
+        return List.of(PREFIX, REPLICAS, TLS, TRUST, IDENTITY, DATABASE, SENTINEL_USER, SENTINEL_PASSWORD);
     }
 
     @Override
@@ -83,13 +75,15 @@ public final class RedisProvider implements BackendProvider {
         List<HostAndPort> hosts = hosts(uri, sentinel ? 26379 : 6379, sentinel || cluster);
         boolean secure = uri.scheme().equals(SECURE) || uri.get(TLS);
         String trust = uri.get(TRUST);
-        if (!secure && !trust.isEmpty()) {
-            throw new IllegalArgumentException("option trust means nothing without TLS: use rediss://, or tls=true");
+        String identity = uri.get(IDENTITY);
+        if (!secure && !(trust.isEmpty() && identity.isEmpty())) {
+            throw new IllegalArgumentException("option " + (trust.isEmpty() ? "identity" : "trust")
+                    + " means nothing without TLS: use rediss://, or tls=true");
         }
         if (uri.user().isPresent() && uri.password().isEmpty()) {
             throw new IllegalArgumentException("user is given without a password");
         }
-        SSLSocketFactory tls = secure ? tls(trust) : null;
+        Tls tls = secure ? Tls.of(trust, identity) : null;
         Dialer dialer = new Dialer(
                 uri.user().orElse(null),
                 uri.password().orElse(null),
@@ -160,31 +154,5 @@ public final class RedisProvider implements BackendProvider {
 
     private static @Nullable String emptyToNull(String text) {
         return text.isEmpty() ? null : text;
-    }
-
-    private static SSLSocketFactory tls(String trust) {
-        try {
-            if (trust.isEmpty()) {
-                return SSLContext.getDefault().getSocketFactory();
-            }
-            KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
-            trusted.load(null, null);
-            try (InputStream in = Files.newInputStream(Path.of(trust))) {
-                int number = 0;
-                for (Certificate each : CertificateFactory.getInstance("X.509").generateCertificates(in)) {
-                    trusted.setCertificateEntry("trusted-" + number++, each);
-                }
-                if (number == 0) {
-                    throw new IllegalArgumentException("option trust names a file without certificates: " + trust);
-                }
-            }
-            TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-            managers.init(trusted);
-            SSLContext context = SSLContext.getInstance("TLS");
-            context.init(null, managers.getTrustManagers(), null);
-            return context.getSocketFactory();
-        } catch (IOException | GeneralSecurityException e) {
-            throw new IllegalArgumentException("option trust cannot be used: " + trust + ": " + e, e);
-        }
     }
 }

@@ -8,7 +8,10 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
 import java.util.Objects;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Protocol;
 
@@ -20,11 +23,14 @@ enum Script {
     ADOPT,
     HOLDER;
 
+    private static final Pattern LINE = Pattern.compile("user_script:([1-9]\\d{0,5})");
+    private static final Pattern COMMAND = Pattern.compile("redis\\.p?call\\('([A-Z]+)'");
+
     private final String text;
     private final String digest;
 
     Script() {
-        String file = name().toLowerCase(java.util.Locale.ROOT) + ".lua";
+        String file = name().toLowerCase(Locale.ROOT) + ".lua";
         try (InputStream in = Script.class.getResourceAsStream(file)) {
             byte[] bytes = Objects.requireNonNull(in, file).readAllBytes();
             text = new String(bytes, StandardCharsets.UTF_8);
@@ -34,6 +40,22 @@ enum Script {
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /** Which command an error is about that names a script and a line of it, for people: {@code " (get)"}; or nothing. */
+    static String commandOf(String error) {
+        Matcher line = LINE.matcher(error);
+        for (Script each : values()) {
+            if (error.contains(each.digest) && line.find()) {
+                Matcher command = COMMAND.matcher(each.text
+                        .lines()
+                        .skip(Long.parseLong(line.group(1)) - 1)
+                        .findFirst()
+                        .orElse(""));
+                return command.find() ? " (" + command.group(1).toLowerCase(Locale.ROOT) + ")" : "";
+            }
+        }
+        return "";
     }
 
     /** A run of it by its digest, which is short, and which a server that does not have it answers with NOSCRIPT. */

@@ -42,8 +42,11 @@ final class Trouble extends Exception {
         if (matcher.find()) {
             return matcher.group(1);
         }
-        // Redis says so to connections without a password in words of its own.
-        return message.toLowerCase(Locale.ROOT).contains("without any password configured") ? "WRONGPASS" : "";
+        // Redis says so to connections without a password in words of its own, and 7.0 to scripts.
+        String lower = message.toLowerCase(Locale.ROOT);
+        return lower.contains("without any password configured")
+                ? "WRONGPASS"
+                : lower.contains("user executing the script can't") ? "NOPERM" : "";
     }
 
     /** The server answered with an error. */
@@ -62,13 +65,20 @@ final class Trouble extends Exception {
             case "WRONGTYPE" -> "something else than Mortise uses its keys: choose another prefix";
             default -> "see the log of the server";
         };
-        return new Trouble(String.valueOf(error.getMessage()), advice, code.isEmpty(), error);
+        String what = String.valueOf(error.getMessage());
+        if (code.equals("NOPERM")) {
+            what = (what.contains(code) ? "" : code + " ") + what + Script.commandOf(what);
+        }
+        return new Trouble(what, advice, code.isEmpty(), error);
     }
 
     /** The connection failed, or there was none. */
     static Trouble disconnected(JedisException error, boolean effect, String server) {
         Throwable root = error;
         for (int i = 0; i < 10; i++) {
+            if (root instanceof Dialer.Refused refused) {
+                return new Trouble(String.valueOf(refused.getMessage()), refused.advice, effect, error);
+            }
             Throwable next = root.getCause();
             if (next == null && root.getSuppressed().length > 0) {
                 next = root.getSuppressed()[0];

@@ -31,6 +31,10 @@ public final class RedisServer implements AutoCloseable {
     private final List<String> settings;
     private final Map<String, String> environment = new LinkedHashMap<>();
     private final Thread atExit = new Thread(this::kill);
+
+    /** For a sentinel, which does not start without a file that it may write. */
+    private final List<String> file;
+
     private int port;
     private Process process;
 
@@ -48,6 +52,21 @@ public final class RedisServer implements AutoCloseable {
 
     /** With variables in its environment. */
     public RedisServer(Map<String, String> environment, String... settings) {
+        this(environment, List.of(), settings);
+    }
+
+    /**
+     * A sentinel.
+     *
+     * @param file the lines of its file, {@code sentinel monitor ...}
+     * @param settings as for a server
+     */
+    static RedisServer sentinel(List<String> file, String... settings) {
+        return new RedisServer(Map.of(), file, settings);
+    }
+
+    private RedisServer(Map<String, String> environment, List<String> file, String... settings) {
+        this.file = List.copyOf(file);
         this.settings = List.of(settings);
         this.environment.putAll(environment);
         int pass = this.settings.indexOf("--requirepass");
@@ -66,11 +85,16 @@ public final class RedisServer implements AutoCloseable {
         try {
             for (int i = 0; i < 10; i++) {
                 if (port == 0) {
-                    try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-                        port = free.getLocalPort();
-                    }
+                    port = freePort();
                 }
                 List<String> command = new ArrayList<>(List.of("redis-server"));
+                if (!file.isEmpty()) {
+                    Path config = folder.resolve("sentinel.conf");
+                    if (!Files.exists(config)) {
+                        Files.write(config, file);
+                    }
+                    Collections.addAll(command, config.toString(), "--sentinel");
+                }
                 Collections.addAll(command, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no");
                 Collections.addAll(command, "--dir", folder.toString(), "--port", String.valueOf(port));
                 command.addAll(settings);
@@ -105,12 +129,21 @@ public final class RedisServer implements AutoCloseable {
         }
     }
 
+    /** A port of the loopback that was free a moment ago. */
+    static int freePort() {
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return free.getLocalPort();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
     private boolean answers() throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (process.isAlive()) {
             try {
                 if (info("server").get("process_id").equals(String.valueOf(process.pid()))
-                        && info("persistence").get("loading").equals("0")) {
+                        && info("persistence").getOrDefault("loading", "0").equals("0")) {
                     return true;
                 }
             } catch (AssertionError | UncheckedIOException e) {
