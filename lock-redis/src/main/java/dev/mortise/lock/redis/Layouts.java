@@ -3,6 +3,7 @@ package dev.mortise.lock.redis;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -11,7 +12,6 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Protocol;
-import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -61,28 +61,99 @@ final class Layouts {
         return new Cluster(seeds, asker);
     }
 
-    /** Whether a server knows us not, or too little: then the others will not know us either. */
-    private static boolean isRefusal(JedisException e) {
-        return e instanceof JedisDataException d
-                && Set.of("NOAUTH", "WRONGPASS", "NOPERM").contains(Trouble.code(d));
-    }
-
     private static String text(Object bytes) {
         return bytes instanceof byte[] b ? new String(b, StandardCharsets.UTF_8) : String.valueOf(bytes);
     }
 
-    private static final class Sentinel implements Servers.Layout {
-        /** Those that failed are last. Under the lock. */
-        private final List<HostAndPort> sentinels;
+    /** Why none of several servers could tell. */
+    private static final class Reasons {
+        private final List<String> told = new ArrayList<>();
+        private @Nullable String advice;
 
+        void add(HostAndPort server, String what, @Nullable String advice) {
+            told.add(what.contains(server.toString()) ? what : server + " says " + what);
+            // What was answered says more than that others did not.
+            if (this.advice == null) {
+                this.advice = advice;
+            }
+        }
+
+        void add(HostAndPort server, JedisException failure) {
+            if (failure instanceof JedisDataException answer) {
+                Trouble trouble = Trouble.answered(answer);
+                add(server, String.valueOf(trouble.getMessage()), trouble.advice());
+                return;
+            }
+            Trouble trouble = Trouble.disconnected(failure, false, server.toString());
+            boolean known = failure instanceof Dialer.Refused;
+            add(server, String.valueOf(trouble.getMessage()), known ? trouble.advice() : null);
+        }
+
+        Dialer.Refused refused(String what, String otherwise) {
+            return new Dialer.Refused(
+                    what + " (" + String.join("; ", told) + ")", advice == null ? otherwise : advice, null);
+        }
+    }
+
+    /**
+     * One look at a time. Who waits for it meanwhile takes its result, a failure too, if it began after he came: when
+     * servers hang, there would else be a line of callers that each hang as long again.
+     */
+    private static final class Looks {
+        private final ReentrantLock looking = new ReentrantLock();
+        private volatile long begun;
+        private long failed;
+        private @Nullable JedisException failure;
+
+        interface Known {
+            @Nullable
+            HostAndPort now();
+        }
+
+        interface Look {
+            HostAndPort now();
+        }
+
+        HostAndPort at(Known known, Look look) {
+            long before = begun;
+            looking.lock();
+            try {
+                HostAndPort found = known.now();
+                if (found != null) {
+                    return found;
+                }
+                JedisException last = failure;
+                if (last != null && failed > before) {
+                    throw last;
+                }
+                long number = begun + 1;
+                begun = number;
+                try {
+                    return look.now();
+                } catch (JedisException e) {
+                    failure = e;
+                    failed = number;
+                    throw e;
+                }
+            } finally {
+                looking.unlock();
+            }
+        }
+    }
+
+    private static final class Sentinel implements Servers.Layout {
         private final String master;
         private final Asker asksSentinels;
         private final Asker asksServers;
-        private final ReentrantLock lookingUp = new ReentrantLock();
+        private final Looks looks = new Looks();
+
+        /** The one that told last comes first. Replaced as a whole, by who looks. */
+        private volatile List<HostAndPort> sentinels;
+
         private volatile @Nullable HostAndPort known;
 
         Sentinel(List<HostAndPort> sentinels, String master, Asker asksSentinels, Asker asksServers) {
-            this.sentinels = new ArrayList<>(sentinels);
+            this.sentinels = sentinels;
             this.master = master;
             this.asksSentinels = asksSentinels;
             this.asksServers = asksServers;
@@ -95,51 +166,83 @@ final class Layouts {
 
         @Override
         public HostAndPort lookUp(int slot) {
-            lookingUp.lock();
-            try {
-                HostAndPort found = known;
-                if (found == null) {
-                    found = find();
-                    known = found;
-                }
+            return looks.at(() -> known, () -> {
+                HostAndPort found = find();
+                known = found;
                 return found;
-            } finally {
-                lookingUp.unlock();
-            }
+            });
         }
 
         private HostAndPort find() {
-            JedisConnectionException none =
-                    new JedisConnectionException("no sentinel of " + sentinels + " names a master " + master);
-            for (HostAndPort sentinel : List.copyOf(sentinels)) {
-                try {
-                    Object answer =
-                            asksSentinels.ask(sentinel, Protocol.Command.SENTINEL, "get-master-addr-by-name", master);
-                    if (answer instanceof List<?> address && address.size() == 2) {
-                        HostAndPort named =
-                                new HostAndPort(text(address.get(0)), Integer.parseInt(text(address.get(1))));
-                        // Right after a failover a sentinel may name the old one, or one that is not yet told.
-                        Object role = asksServers.ask(named, Protocol.Command.ROLE);
-                        if (role instanceof List<?> told && text(told.get(0)).equals("master")) {
-                            return named;
-                        }
-                        none.addSuppressed(new JedisException(named + " is not a master yet"));
-                    }
-                } catch (JedisException e) {
-                    if (isRefusal(e)) {
-                        throw e;
-                    }
-                    none.addSuppressed(e);
+            Reasons reasons = new Reasons();
+            Set<HostAndPort> not = new HashSet<>();
+            for (HostAndPort sentinel : sentinels) {
+                HostAndPort named = named(sentinel, reasons);
+                // Several name the same one, which may hang.
+                if (named != null && not.add(named) && isMaster(named, reasons)) {
+                    List<HostAndPort> next = new ArrayList<>(sentinels);
+                    next.remove(sentinel);
+                    next.add(0, sentinel);
+                    sentinels = next;
+                    return named;
                 }
-                sentinels.remove(sentinel);
-                sentinels.add(sentinel);
             }
-            throw none;
+            throw reasons.refused(
+                    "no sentinel leads to a master " + master, "check that the sentinels run and can be reached");
+        }
+
+        private @Nullable HostAndPort named(HostAndPort sentinel, Reasons reasons) {
+            try {
+                Object answer =
+                        asksSentinels.ask(sentinel, Protocol.Command.SENTINEL, "get-master-addr-by-name", master);
+                if (answer instanceof List<?> address && address.size() == 2) {
+                    return new HostAndPort(text(address.get(0)), Integer.parseInt(text(address.get(1))));
+                }
+                reasons.add(
+                        sentinel,
+                        sentinel + " knows no master of this name",
+                        "give the name that stands in sentinel.conf (SENTINEL MASTERS lists all)");
+            } catch (JedisDataException e) {
+                String message = String.valueOf(e.getMessage());
+                String advice = switch (Trouble.code(e)) {
+                    case "NOAUTH", "WRONGPASS" -> "give the options sentinel-user and sentinel-password";
+                    case "NOPERM" -> "let the user at the sentinels run sentinel|get-master-addr-by-name";
+                    default -> message.startsWith("ERR unknown command") ? "it is no sentinel: use redis://" : null;
+                };
+                reasons.add(sentinel, message, advice);
+            } catch (JedisException e) {
+                reasons.add(sentinel, e);
+            }
+            return null;
+        }
+
+        /** Right after a failover a sentinel may name the old one, or one that is not yet told. */
+        private boolean isMaster(HostAndPort named, Reasons reasons) {
+            try {
+                Object role = asksServers.ask(named, Protocol.Command.ROLE);
+                if (role instanceof List<?> told && text(told.get(0)).equals("master")) {
+                    return true;
+                }
+                reasons.add(named, named + " is named, and is not a master yet", "wait until the failover is over");
+            } catch (JedisDataException e) {
+                reasons.add(named, e);
+            } catch (JedisException e) {
+                String what = String.valueOf(
+                        Trouble.disconnected(e, false, named.toString()).getMessage());
+                reasons.add(
+                        named,
+                        "the sentinels name " + named + ": " + what,
+                        "wait until the failover is over, or let the sentinels announce an address that can be reached"
+                                + " from here");
+            }
+            return false;
         }
 
         @Override
         public void forget(HostAndPort failed) {
-            known = null;
+            if (failed.equals(known)) {
+                known = null;
+            }
         }
 
         @Override
@@ -156,7 +259,7 @@ final class Layouts {
     private static final class Cluster implements Servers.Layout {
         private final List<HostAndPort> seeds;
         private final Asker asker;
-        private final ReentrantLock lookingUp = new ReentrantLock();
+        private final Looks looks = new Looks();
 
         /** Replaced as a whole; null before the first look. */
         private volatile @Nullable AtomicReferenceArray<@Nullable HostAndPort> slots;
@@ -180,21 +283,18 @@ final class Layouts {
 
         @Override
         public HostAndPort lookUp(int slot) {
-            lookingUp.lock();
-            try {
-                HostAndPort found = known(slot);
+            return looks.at(() -> known(slot), () -> {
+                AtomicReferenceArray<@Nullable HostAndPort> all = find();
+                slots = all;
+                HostAndPort found = all.get(slot);
                 if (found == null) {
-                    AtomicReferenceArray<@Nullable HostAndPort> all = find();
-                    slots = all;
-                    found = all.get(slot);
-                }
-                if (found == null) {
-                    throw new JedisConnectionException("no server of the cluster keeps slot " + slot);
+                    throw new Dialer.Refused(
+                            "no server of the cluster keeps slot " + slot,
+                            "see CLUSTER INFO, and give the slot to a server",
+                            null);
                 }
                 return found;
-            } finally {
-                lookingUp.unlock();
-            }
+            });
         }
 
         private AtomicReferenceArray<@Nullable HostAndPort> find() {
@@ -204,19 +304,22 @@ final class Layouts {
             if (last != null && ask.remove(last)) {
                 ask.add(last);
             }
-            JedisConnectionException none = new JedisConnectionException("none of " + ask + " tells of its cluster");
+            Reasons reasons = new Reasons();
             for (HostAndPort server : ask) {
                 try {
                     return read(server, (List<?>) asker.ask(server, Protocol.Command.CLUSTER, "SLOTS"));
-                } catch (JedisException e) {
-                    if (isRefusal(e)) {
-                        throw e;
+                } catch (JedisDataException e) {
+                    String message = String.valueOf(e.getMessage());
+                    if (message.contains("cluster support disabled")) {
+                        reasons.add(server, message, "it is no server of a Cluster: use redis://");
+                    } else {
+                        reasons.add(server, e);
                     }
-                    none.addSuppressed(e);
-                    suspect = server;
+                } catch (JedisException e) {
+                    reasons.add(server, e);
                 }
             }
-            throw none;
+            throw reasons.refused("no server tells of its cluster", "check that they run and can be reached");
         }
 
         private AtomicReferenceArray<@Nullable HostAndPort> read(HostAndPort from, List<?> ranges) {
@@ -235,7 +338,10 @@ final class Layouts {
                 }
             }
             if (found.isEmpty()) {
-                throw new JedisConnectionException(from + " keeps no slots of a cluster");
+                throw new Dialer.Refused(
+                        from + " keeps no slots of a cluster",
+                        "give addresses of servers that belong to the cluster, and let it have its slots",
+                        null);
             }
             seen = found;
             return all;
@@ -268,13 +374,8 @@ final class Layouts {
 
         @Override
         public Collection<HostAndPort> all() {
-            lookingUp.lock();
-            try {
-                slots = find();
-                return seen;
-            } finally {
-                lookingUp.unlock();
-            }
+            slots = find();
+            return seen;
         }
 
         @Override

@@ -17,10 +17,16 @@ final class Probe {
 
     private final String store;
     private final int replicas;
+    private final boolean cluster;
 
-    Probe(String store, int replicas) {
+    /**
+     * @param replicas how many are needed
+     * @param cluster whether it is known that there may be several servers
+     */
+    Probe(String store, int replicas, boolean cluster) {
         this.store = store;
         this.replicas = replicas;
+        this.cluster = cluster;
     }
 
     void look(Link link, Wait wait) throws Trouble {
@@ -44,6 +50,7 @@ final class Probe {
         }
         Map<String, String> facts = facts(new String(info, StandardCharsets.UTF_8));
         requireMaster(server, facts);
+        requireAllSlots(server, facts);
         requireVersion(server, facts);
         requireKeepsKeys(server, facts);
         requireReplicas(server, facts);
@@ -67,6 +74,16 @@ final class Probe {
             throw new Trouble(
                     server + " is a replica of " + facts.get("master_host") + ":" + facts.get("master_port"),
                     "give the address of the master, or redis+sentinel://",
+                    false,
+                    null);
+        }
+    }
+
+    private void requireAllSlots(String server, Map<String, String> facts) throws Trouble {
+        if (!cluster && "1".equals(facts.get("cluster_enabled"))) {
+            throw new Trouble(
+                    server + " belongs to a Cluster, and keeps some of the names only",
+                    "use redis+cluster://",
                     false,
                     null);
         }

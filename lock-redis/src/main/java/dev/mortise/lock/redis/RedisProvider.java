@@ -6,6 +6,7 @@ import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.Option;
 import dev.mortise.lock.spi.StoreUri;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -90,21 +91,20 @@ public final class RedisProvider implements BackendProvider {
                 database(uri, sentinel, cluster),
                 tls,
                 context.callTimeout());
+        // Each of several is given a part of the time: some may hang.
+        Duration brief = context.callTimeout().dividedBy(Math.min(4, hosts.size() + 1));
+        Dialer asks = new Dialer(uri.user().orElse(null), uri.password().orElse(null), 0, tls, brief);
         Servers.Layout layout;
         if (sentinel) {
-            Dialer toSentinels = new Dialer(
-                    emptyToNull(uri.get(SENTINEL_USER)),
-                    emptyToNull(uri.get(SENTINEL_PASSWORD)),
-                    0,
-                    tls,
-                    context.callTimeout());
-            layout = Layouts.sentinel(hosts, master(uri), toSentinels::ask, dialer::ask);
+            Dialer asksSentinels = new Dialer(
+                    emptyToNull(uri.get(SENTINEL_USER)), emptyToNull(uri.get(SENTINEL_PASSWORD)), 0, tls, brief);
+            layout = Layouts.sentinel(hosts, master(uri), asksSentinels::ask, asks::ask);
         } else {
-            layout = cluster ? Layouts.cluster(hosts, dialer::ask) : Layouts.one(hosts.get(0));
+            layout = cluster ? Layouts.cluster(hosts, asks::ask) : Layouts.one(hosts.get(0));
         }
         Servers servers = new Servers(layout, dialer, context.callTimeout());
         return new RedisBackend(uri.toString(), prefix, replicas, cluster, servers, context)
-                .probed(new Probe(uri.toString(), replicas));
+                .probed(new Probe(uri.toString(), replicas, cluster));
     }
 
     private static List<HostAndPort> hosts(StoreUri uri, int port, boolean several) {

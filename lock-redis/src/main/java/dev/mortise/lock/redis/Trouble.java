@@ -63,6 +63,7 @@ final class Trouble extends Exception {
             case "NOAUTH", "WRONGPASS" -> "give user and password in the URI or as MORTISE_USER, MORTISE_PASSWORD";
             case "NOPERM" -> "give its user the rights listed in docs/stores/redis.md";
             case "WRONGTYPE" -> "something else than Mortise uses its keys: choose another prefix";
+            case "MOVED", "ASK", "CROSSSLOT" -> "it belongs to a Cluster: use redis+cluster://";
             default -> "see the log of the server";
         };
         String what = String.valueOf(error.getMessage());

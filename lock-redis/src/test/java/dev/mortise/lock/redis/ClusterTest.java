@@ -1,0 +1,408 @@
+package dev.mortise.lock.redis;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.awaitility.Awaitility.await;
+
+import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.spi.Attempt;
+import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.spi.Grant;
+import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.Renewal;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Locks in a Cluster: each name at one of its masters, wherever that is at the moment. */
+class ClusterTest {
+    private static final Duration LEASE = Duration.ofSeconds(30);
+
+    private static RedisCluster cluster;
+
+    private LockBackend backend;
+
+    @BeforeAll
+    static void start() {
+        cluster = new RedisCluster();
+    }
+
+    @AfterAll
+    static void stop() {
+        cluster.close();
+    }
+
+    @BeforeEach
+    void connect() {
+        cluster.masters.forEach(each -> each.ask("FLUSHALL"));
+        backend = cluster.connect();
+        cluster.masters.forEach(each -> each.ask("CONFIG", "RESETSTAT"));
+    }
+
+    @AfterEach
+    void close() {
+        backend.close();
+    }
+
+    private static Claim claim(String name) {
+        return Claim.of(name, UUID.randomUUID().toString(), LEASE);
+    }
+
+    private Grant acquire(String name) throws InterruptedException {
+        return backend.acquire(claim(name), Duration.ZERO).grant().orElseThrow();
+    }
+
+    private static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
+        return CompletableFuture.supplyAsync(() -> {
+            try {
+                return backend.acquire(claim(name), Duration.ofSeconds(60));
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        });
+    }
+
+    @Test
+    void namesAreSpreadAndEachIsAtOneServer() throws Exception {
+        List<Grant> grants = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            grants.add(acquire("name-" + i));
+        }
+        for (RedisServer each : cluster.masters) {
+            // The lock and the fence of each.
+            long keys = (Long) each.ask("DBSIZE");
+            assertThat(keys).isGreaterThan(10).isEven();
+            assertThat(((List<?>) each.ask("KEYS", "*:lock"))).hasSize((int) keys / 2);
+        }
+        for (Grant grant : grants) {
+            Claim heir = claim(grant.name());
+            assertThat(backend.adopt(grant, heir)).isPresent();
+            assertThat(backend.holder(grant.name()).orElseThrow().owner()).isEqualTo(heir.owner());
+            assertThat(backend.acquire(claim(grant.name()), Duration.ZERO).grant())
+                    .isEmpty();
+            assertThat(backend.release(heir)).isTrue();
+        }
+    }
+
+    /** One exchange a server, however many leases. */
+    @Test
+    void aRenewalIsOneCallToEachServer() throws Exception {
+        List<Grant> grants = new ArrayList<>();
+        for (int i = 0; i < 60; i++) {
+            grants.add(acquire("name-" + i));
+        }
+        assertThat(backend.renew(grants).live()).hasSize(60);
+        Map<RedisServer, Long> reads = cluster.masters.stream().collect(Collectors.toMap(s -> s, ClusterTest::reads));
+        cluster.masters.forEach(each -> each.ask("CONFIG", "RESETSTAT"));
+        reads.replaceAll((server, before) -> reads(server));
+        assertThat(backend.renew(grants).live()).hasSize(60);
+        long runs = 0;
+        for (RedisServer each : cluster.masters) {
+            // The renewal, perhaps in two packets, a PING if the machine was slow, and this question.
+            assertThat(reads(each) - reads.get(each)).isBetween(2L, 4L);
+            runs += each.calls().get("evalsha");
+        }
+        assertThat(runs).isEqualTo(60);
+    }
+
+    private static long reads(RedisServer server) {
+        return Long.parseLong(server.info("stats").get("total_reads_processed"));
+    }
+
+    /** What is published at one server of a Cluster is told at all of them. */
+    @Test
+    void aReleaseWakesWaitersOfEveryServer() throws Exception {
+        List<Grant> held = new ArrayList<>();
+        List<CompletableFuture<Attempt>> waits = new ArrayList<>();
+        try (LockBackend other = cluster.connect()) {
+            for (int i = 0; i < 3; i++) {
+                held.add(acquire(cluster.name(i, 0)));
+                waits.add(waiting(other, cluster.name(i, 0)));
+            }
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() -> cluster.masters.stream()
+                                    .mapToInt(each -> ((List<?>) each.ask("PUBSUB", "CHANNELS")).size())
+                                    .sum()
+                            == 3);
+            long subscribers = cluster.masters.stream()
+                    .filter(each -> !((List<?>) each.ask("PUBSUB", "CHANNELS")).isEmpty())
+                    .count();
+            assertThat(subscribers).isEqualTo(1);
+            for (int i = 0; i < 3; i++) {
+                assertThat(backend.release(held.get(i).claim())).isTrue();
+                // Long before the lease would have ended.
+                Grant next = waits.get(i).get(20, TimeUnit.SECONDS).grant().orElseThrow();
+                assertThat(next.token()).isGreaterThan(held.get(i).token());
+            }
+        }
+    }
+
+    private static void slot(RedisServer at, String name, String state, RedisServer node) {
+        String slot = String.valueOf(Keys.of(Keys.PREFIX, name).slot());
+        if (node == null) {
+            at.ask("CLUSTER", "SETSLOT", slot, state);
+        } else {
+            at.ask("CLUSTER", "SETSLOT", slot, state, RedisCluster.id(node));
+        }
+    }
+
+    /** As resharding does it. */
+    private static void beginMove(String name, RedisServer from, RedisServer to) {
+        slot(to, name, "IMPORTING", from);
+        slot(from, name, "MIGRATING", to);
+    }
+
+    private static void moveKeys(String name, RedisServer from, RedisServer to) {
+        String slot = String.valueOf(Keys.of(Keys.PREFIX, name).slot());
+        for (Object key : (List<?>) from.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")) {
+            from.ask("MIGRATE", "127.0.0.1", String.valueOf(to.port()), (String) key, "0", "5000");
+        }
+    }
+
+    private static void endMove(String name, RedisServer from, RedisServer to) {
+        for (RedisServer each : cluster.masters) {
+            slot(each, name, "NODE", to);
+        }
+        assertThat(from).isNotSameAs(to);
+    }
+
+    /** Moved while it is held: the holder keeps it, and tokens go on. */
+    @Test
+    void aNameMayMoveWhileItIsHeld() throws Exception {
+        String name = cluster.name(0, 3);
+        RedisServer from = cluster.masters.get(0);
+        RedisServer to = cluster.masters.get(1);
+        Grant held = acquire(name);
+        beginMove(name, from, to);
+        try {
+            // Still at the old one.
+            assertThat(backend.renew(List.of(held)).live()).hasSize(1);
+            moveKeys(name, from, to);
+            // ASK: at the new one, which the old one still answers for.
+            assertThat(backend.renew(List.of(held)).live()).hasSize(1);
+            assertThat(backend.holder(name).orElseThrow().token()).isEqualTo(held.token());
+        } finally {
+            endMove(name, from, to);
+        }
+        try {
+            // MOVED.
+            assertThat(backend.acquire(claim(name), Duration.ZERO).grant()).isEmpty();
+            assertThat(backend.renew(List.of(held)).live()).hasSize(1);
+            assertThat(backend.release(held.claim())).isTrue();
+            Grant next = acquire(name);
+            assertThat(next.token()).isGreaterThan(held.token());
+            assertThat(to.ask("EXISTS", Keys.of(Keys.PREFIX, name).lock())).isEqualTo(1L);
+            assertThat(backend.release(next.claim())).isTrue();
+        } finally {
+            to.ask("FLUSHALL");
+            endMove(name, to, from);
+        }
+        // And back, without its fence.
+        assertThat(acquire(name).token()).isGreaterThan(held.token());
+    }
+
+    /** Between its two servers a name can be neither taken nor released; what cannot be done is said, and passes. */
+    @Test
+    void inTheMiddleOfAMoveIsSaid() throws Exception {
+        String name = cluster.name(0, 4);
+        RedisServer from = cluster.masters.get(0);
+        RedisServer to = cluster.masters.get(1);
+        Grant held = acquire(name);
+        beginMove(name, from, to);
+        try {
+            moveKeys(name, from, to);
+            assertThatThrownBy(() -> backend.acquire(claim(name), Duration.ZERO))
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("TRYAGAIN")
+                    .satisfies(e -> assertThat(((LockStoreException) e).mayHaveTakenEffect())
+                            .isFalse());
+            CompletableFuture<Boolean> release = CompletableFuture.supplyAsync(() -> backend.release(held.claim()));
+            await().until(() -> to.info("stats").get("total_error_replies") != null
+                    && Long.parseLong(to.info("stats").get("total_error_replies")) > 2);
+            endMove(name, from, to);
+            // It was under way all the while.
+            assertThat(release.get(20, TimeUnit.SECONDS)).isTrue();
+        } finally {
+            to.ask("FLUSHALL");
+            from.ask("FLUSHALL");
+            endMove(name, to, from);
+        }
+    }
+
+    /** A wrong map of the slots costs one more question, once. */
+    @Test
+    void aMovedSlotIsLearnt() throws Exception {
+        String name = cluster.name(2, 5);
+        acquire(name);
+        RedisServer from = cluster.masters.get(2);
+        RedisServer to = cluster.masters.get(0);
+        beginMove(name, from, to);
+        moveKeys(name, from, to);
+        endMove(name, from, to);
+        try {
+            from.ask("CONFIG", "RESETSTAT");
+            for (int i = 0; i < 5; i++) {
+                assertThat(backend.acquire(claim(name), Duration.ZERO).grant()).isEmpty();
+            }
+            assertThat(from.info("errorstats")).containsEntry("errorstat_MOVED", "count=1");
+        } finally {
+            to.ask("FLUSHALL");
+            endMove(name, to, from);
+        }
+    }
+
+    /** Renewals go to all servers at once; one that does not answer leaves its own leases unknown, and no others. */
+    @Test
+    void aServerThatHangsHoldsUpNoOthers() throws Exception {
+        List<Grant> grants = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            grants.add(acquire(cluster.name(i, 0)));
+            grants.add(acquire(cluster.name(i, 1)));
+        }
+        RedisServer down = cluster.masters.get(1);
+        down.signal("STOP");
+        try {
+            for (int i = 0; i < 3; i++) {
+                long start = System.nanoTime();
+                Renewal renewal = backend.renew(grants);
+                assertThat(renewal.live()).hasSize(4);
+                assertThat(renewal.ended()).isEmpty();
+                assertThat(renewal.live()).noneMatch(grant -> cluster.of(grant.name()) == down);
+                assertThat(System.nanoTime() - start).isLessThan(RedisStore.CALL_TIMEOUT.toNanos());
+                Grant other = acquire(cluster.name(0, 7));
+                assertThat(backend.release(other.claim())).isTrue();
+            }
+        } finally {
+            down.signal("CONT");
+        }
+        await().atMost(Duration.ofSeconds(30))
+                .ignoreExceptions()
+                .until(() -> backend.renew(grants).live().size() == 6);
+    }
+
+    @Test
+    void theOthersWorkWhileOneIsDown() throws Exception {
+        List<Grant> grants = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            grants.add(acquire(cluster.name(i, 0)));
+        }
+        RedisServer down = cluster.masters.get(1);
+        String lost = cluster.name(1, 0);
+        down.kill();
+        try {
+            for (int i = 0; i < 5; i++) {
+                Renewal renewal = backend.renew(grants);
+                assertThat(renewal.live()).hasSize(2);
+                assertThat(renewal.ended()).isEmpty();
+                for (int other : List.of(0, 2)) {
+                    Grant grant = acquire(cluster.name(other, 1));
+                    assertThat(backend.release(grant.claim())).isTrue();
+                }
+            }
+            assertThatThrownBy(() -> backend.acquire(claim(lost), Duration.ZERO))
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("acquire " + lost);
+            // Its waiters and those of the others are told of releases still.
+            CompletableFuture<Attempt> wait = waiting(backend, grants.get(0).name());
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() -> List.of(0, 2).stream()
+                            .anyMatch(i -> !((List<?>) cluster.masters.get(i).ask("PUBSUB", "CHANNELS")).isEmpty()));
+            assertThat(backend.release(grants.get(0).claim())).isTrue();
+            assertThat(wait.get(25, TimeUnit.SECONDS).grant()).isPresent();
+        } finally {
+            down.start();
+        }
+        await().atMost(Duration.ofSeconds(60))
+                .ignoreExceptions()
+                .until(() -> backend.renew(grants.subList(1, 2)).ended().size() == 1);
+        Grant next = backend.acquire(claim(lost), Duration.ZERO).grant().orElseThrow();
+        // It came back empty, and its clock went on.
+        assertThat(next.token()).isGreaterThan(grants.get(1).token());
+    }
+
+    /** A replica takes over: who keeps the slots is found out by itself. */
+    @Test
+    void aReplicaMayTakeOver() throws Exception {
+        RedisServer old = cluster.masters.get(2);
+        try (RedisServer replica = RedisCluster.node()) {
+            RedisCluster.meet(old, replica);
+            await().atMost(Duration.ofSeconds(30))
+                    .ignoreException(AssertionError.class)
+                    .until(() -> {
+                        replica.ask("CLUSTER", "REPLICATE", RedisCluster.id(old));
+                        return true;
+                    });
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() -> "up".equals(replica.info("replication").get("master_link_status")));
+            String name = cluster.name(2, 0);
+            Grant held = acquire(name);
+            await().until(() -> replica.ask("DBSIZE").equals(2L));
+            replica.ask("CLUSTER", "FAILOVER");
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() -> ((List<?>) replica.ask("ROLE")).get(0).equals("master")
+                            && ((List<?>) old.ask("ROLE")).get(0).equals("slave"));
+            assertThat(backend.renew(List.of(held)).live()).hasSize(1);
+            assertThat(backend.acquire(claim(name), Duration.ZERO).grant()).isEmpty();
+            assertThat(backend.release(held.claim())).isTrue();
+            assertThat(acquire(name).token()).isGreaterThan(held.token());
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() ->
+                            old.info("replication").get("master_link_status").equals("up"));
+            old.ask("CLUSTER", "FAILOVER");
+            await().atMost(Duration.ofSeconds(30))
+                    .until(() -> ((List<?>) old.ask("ROLE")).get(0).equals("master")
+                            && ((List<?>) replica.ask("ROLE")).get(0).equals("slave"));
+            assertThat(backend.acquire(claim(name), Duration.ZERO).grant()).isEmpty();
+            for (RedisServer each : cluster.masters) {
+                each.ask("CLUSTER", "FORGET", RedisCluster.id(replica));
+            }
+        }
+    }
+
+    @Test
+    void whatIsNoClusterIsTold() {
+        try (RedisServer alone = new RedisServer()) {
+            assertThatThrownBy(() -> RedisCluster.connect("redis+cluster://127.0.0.1:" + alone.port(), Map.of()))
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("127.0.0.1:" + alone.port())
+                    .hasMessageContaining("cluster support disabled")
+                    .hasMessageContaining("redis://");
+        }
+        try (RedisServer without = RedisCluster.node()) {
+            assertThatThrownBy(() -> RedisCluster.connect("redis+cluster://127.0.0.1:" + without.port(), Map.of()))
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("keeps no slots");
+        }
+        int port = cluster.masters.get(0).port();
+        assertThatThrownBy(() -> RedisStore.connect(port, RedisStore.CALL_TIMEOUT, Map.of()))
+                .isInstanceOf(LockStoreException.class)
+                .hasMessageContaining("redis+cluster://");
+    }
+
+    /** Some of the servers named are gone: the others tell of all. */
+    @Test
+    void oneServerThatAnswersIsEnoughToFindTheOthers() throws Exception {
+        int gone = RedisServer.freePort();
+        try (LockBackend other = RedisCluster.connect(
+                "redis+cluster://127.0.0.1:" + gone + ",127.0.0.1:"
+                        + cluster.masters.get(1).port(),
+                Map.of())) {
+            for (int i = 0; i < 3; i++) {
+                Grant grant = other.acquire(claim(cluster.name(i, 0)), Duration.ZERO)
+                        .grant()
+                        .orElseThrow();
+                assertThat(other.release(grant.claim())).isTrue();
+            }
+        }
+    }
+}

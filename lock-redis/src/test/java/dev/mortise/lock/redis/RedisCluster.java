@@ -1,0 +1,120 @@
+package dev.mortise.lock.redis;
+
+import static org.awaitility.Awaitility.await;
+
+import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.StoreUri;
+import dev.mortise.lock.tck.Store;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Collectors;
+
+/** A Cluster of masters with a third of the slots each; its names stay usable when one of them is down. */
+final class RedisCluster implements Store {
+    private static final int MASTERS = 3;
+
+    final List<RedisServer> masters = new ArrayList<>();
+
+    RedisCluster(String... settings) {
+        boolean fine = false;
+        try {
+            for (int i = 0; i < MASTERS; i++) {
+                masters.add(node(settings));
+            }
+            for (int i = 0; i < MASTERS; i++) {
+                int from = Keys.SLOTS * i / MASTERS;
+                int to = Keys.SLOTS * (i + 1) / MASTERS - 1;
+                masters.get(i).ask("CLUSTER", "ADDSLOTSRANGE", String.valueOf(from), String.valueOf(to));
+                // Without this two of them may choose the same one.
+                masters.get(i).ask("CLUSTER", "SET-CONFIG-EPOCH", String.valueOf(i + 1));
+            }
+            for (int i = 1; i < MASTERS; i++) {
+                meet(masters.get(0), masters.get(i));
+            }
+            await().atMost(Duration.ofSeconds(60)).until(() -> masters.stream().allMatch(RedisCluster::isWell));
+            fine = true;
+        } finally {
+            if (!fine) {
+                close();
+            }
+        }
+    }
+
+    /** One that belongs to nothing yet. */
+    static RedisServer node(String... settings) {
+        List<String> words = new ArrayList<>(List.of("--cluster-enabled", "yes"));
+        words.addAll(List.of("--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000"));
+        // Not the usual one, ten thousand above, which may be none at all.
+        words.addAll(List.of("--cluster-port", String.valueOf(RedisServer.freePort())));
+        words.addAll(List.of(settings));
+        return new RedisServer(words.toArray(String[]::new));
+    }
+
+    static void meet(RedisServer one, RedisServer other) {
+        String bus =
+                ((List<?>) other.ask("CONFIG", "GET", "cluster-port")).get(1).toString();
+        one.ask("CLUSTER", "MEET", "127.0.0.1", String.valueOf(other.port()), bus);
+    }
+
+    private static boolean isWell(RedisServer node) {
+        String info = (String) node.ask("CLUSTER", "INFO");
+        return info.contains("cluster_state:ok")
+                && info.contains("cluster_slots_ok:" + Keys.SLOTS)
+                && ((List<?>) node.ask("CLUSTER", "SLOTS")).size() == MASTERS;
+    }
+
+    static String id(RedisServer node) {
+        return (String) node.ask("CLUSTER", "MYID");
+    }
+
+    /** The one that keeps this name, as long as no slots have been moved. */
+    RedisServer of(String name) {
+        int slot = Keys.of(Keys.PREFIX, name).slot();
+        for (int i = 0; i < MASTERS; i++) {
+            if (slot < Keys.SLOTS * (i + 1) / MASTERS) {
+                return masters.get(i);
+            }
+        }
+        throw new AssertionError(slot);
+    }
+
+    /** A name that this one keeps, the number-th. */
+    String name(int master, int number) {
+        for (int i = 0, found = 0; ; i++) {
+            String name = "n-" + i;
+            if (of(name) == masters.get(master) && found++ == number) {
+                return name;
+            }
+        }
+    }
+
+    @Override
+    public Optional<String> uri() {
+        return Optional.of(masters.stream()
+                .map(each -> "127.0.0.1:" + each.port())
+                .collect(Collectors.joining(",", "redis+cluster://", "")));
+    }
+
+    static RedisBackend connect(String uri, Map<String, String> options) {
+        return (RedisBackend) new RedisProvider()
+                .open(StoreUri.parse(uri, options), BackendContext.of(System::nanoTime, RedisStore.CALL_TIMEOUT));
+    }
+
+    @Override
+    public RedisBackend connect() {
+        return connect(uri().orElseThrow(), Map.of());
+    }
+
+    @Override
+    public void evict(String name) {
+        of(name).ask("DEL", Keys.of(Keys.PREFIX, name).lock());
+    }
+
+    @Override
+    public void close() {
+        masters.forEach(RedisServer::close);
+    }
+}
