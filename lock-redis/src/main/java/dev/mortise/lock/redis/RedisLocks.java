@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.NoSuchElementException;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.Connection;
@@ -16,8 +17,10 @@ import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
+import redis.clients.jedis.util.Pool;
 
 /**
  * Locks over the application's own Jedis client.
@@ -64,16 +67,16 @@ public final class RedisLocks {
     public static LockBackend over(UnifiedJedis client, String prefix, BackendContext context) {
         Objects.requireNonNull(client, "client");
         if (client instanceof RedisClient one) {
-            return open(new OfServer(() -> one.getPool().getResource()), false, prefix, context);
+            return open(new OfServer(() -> borrow(one.getPool(), context), false), false, prefix, context);
         }
         if (client instanceof redis.clients.jedis.JedisPooled one) {
-            return open(new OfServer(() -> one.getPool().getResource()), false, prefix, context);
+            return open(new OfServer(() -> borrow(one.getPool(), context), false), false, prefix, context);
         }
         if (client instanceof RedisClusterClient cluster) {
-            return open(new OfNodes(cluster::getClusterNodes), true, prefix, context);
+            return open(new OfNodes(cluster::getClusterNodes, context), true, prefix, context);
         }
         if (client instanceof redis.clients.jedis.JedisCluster cluster) {
-            return open(new OfNodes(cluster::getClusterNodes), true, prefix, context);
+            return open(new OfNodes(cluster::getClusterNodes, context), true, prefix, context);
         }
         throw new IllegalArgumentException("client is a " + client.getClass().getName()
                 + ", which shows nobody its connections: pass the ConnectionProvider that it was made with");
@@ -90,14 +93,40 @@ public final class RedisLocks {
         if (connections instanceof ClusterConnectionProvider cluster) {
             return open(new OfCluster(cluster), true, prefix, context);
         }
-        return open(new OfServer(connections::getConnection), false, prefix, context);
+        return open(new OfServer(connections::getConnection, true), false, prefix, context);
     }
 
     private static LockBackend open(Borrowed source, boolean slotted, String prefix, BackendContext context) {
         String checked = Keys.requirePrefix(Objects.requireNonNull(prefix, "prefix"));
         Servers servers = new Servers(source, source, context.callTimeout());
         String store = "Redis by the application's Jedis client";
-        return new RedisBackend(store, checked, 0, slotted, servers, context).probed(new Probe(store, 0));
+        return new RedisBackend(store, checked, 0, slotted, servers, context).probed(new Probe(store, 0, slotted));
+    }
+
+    /**
+     * For less time than a call has, whatever the pool itself would wait: a borrower that nobody waits for any more would
+     * keep a thread, and the next connection that is given back.
+     */
+    private static Connection borrow(Pool<Connection> pool, BackendContext context) {
+        Duration most = context.callTimeout().dividedBy(4).multipliedBy(3);
+        Duration own = pool.getMaxWaitDuration();
+        Duration wait = own.isNegative() || own.compareTo(most) > 0 ? most : own;
+        try {
+            Connection connection = pool.borrowObject(wait);
+            if (pool instanceof ConnectionPool handling) {
+                connection.setHandlingPool(handling);
+            }
+            return connection;
+        } catch (NoSuchElementException e) {
+            throw new Dialer.Refused(
+                    "the pool of the application's client had no connection in " + wait.toMillis() + " ms",
+                    "let it be larger (maxTotal), or look for what keeps its connections",
+                    e);
+        } catch (JedisException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new JedisException("the pool of the application's client: " + e.getMessage(), e);
+        }
     }
 
     /** Connections of somebody else's pools. */
@@ -129,9 +158,19 @@ public final class RedisLocks {
         };
 
         private final Source source;
+        private final boolean changes;
 
-        OfServer(Source source) {
+        /**
+         * @param changes whether the next connection may be to another one
+         */
+        OfServer(Source source, boolean changes) {
             this.source = source;
+            this.changes = changes;
+        }
+
+        @Override
+        public boolean changes() {
+            return changes;
         }
 
         @Override
@@ -165,10 +204,12 @@ public final class RedisLocks {
     /** The servers that a client of a Cluster has pools for; which keeps what they are asked. */
     private static final class OfNodes extends Borrowed {
         private final Nodes nodes;
+        private final BackendContext context;
         private final Servers.Layout layout;
 
-        OfNodes(Nodes nodes) {
+        OfNodes(Nodes nodes, BackendContext context) {
             this.nodes = nodes;
+            this.context = context;
             List<HostAndPort> seeds =
                     nodes.now().keySet().stream().map(HostAndPort::from).toList();
             layout = Layouts.cluster(seeds, this::ask);
@@ -186,7 +227,7 @@ public final class RedisLocks {
             if (pool == null) {
                 throw new JedisConnectionException("the application's client has not found " + server + " yet");
             }
-            return pool.getResource();
+            return RedisLocks.borrow(pool, context);
         }
 
         @Override

@@ -194,6 +194,29 @@ class RightsTest {
         assertThat(warnings()).noneMatch(line -> line.contains("may not"));
     }
 
+    /** An idle connection is tried before it is used; that a user may not ask is an answer, too. */
+    @Test
+    void theRightToPingIsNotNeeded() throws Exception {
+        user("least", "secret", RIGHTS);
+        try (LockBackend backend = least()) {
+            Grant held = acquire(backend, "a");
+            String id = connection();
+            TimeUnit.MILLISECONDS.sleep(1200);
+            assertThat(backend.renew(List.of(held)).live()).hasSize(1);
+            assertThat(connection()).isEqualTo(id);
+        }
+    }
+
+    /** The one that the backend has. */
+    private static String connection() {
+        List<String> all = ((String) server.ask("CLIENT", "LIST"))
+                .lines()
+                .filter(line -> line.contains("user=least"))
+                .toList();
+        assertThat(all).hasSize(1);
+        return all.get(0).substring(0, all.get(0).indexOf(' '));
+    }
+
     /** Whoever may not look at the server locks all the same, and is told what was not checked. */
     @Test
     void withoutTheRightToLookMoreIsNotChecked() throws Exception {

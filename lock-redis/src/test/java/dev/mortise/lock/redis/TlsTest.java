@@ -201,6 +201,63 @@ class TlsTest {
     }
 
     @Test
+    void clustersSpeakTlsToo() throws Exception {
+        int own = RedisServer.freePort();
+        try (RedisServer node = server(
+                own,
+                "server",
+                "yes",
+                "--tls-cluster",
+                "yes",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                String.valueOf(RedisServer.freePort()))) {
+            node.ask("CLUSTER", "ADDSLOTSRANGE", "0", String.valueOf(Keys.SLOTS - 1));
+            org.awaitility.Awaitility.await()
+                    .until(() -> ((String) node.ask("CLUSTER", "INFO")).contains("cluster_state:ok"));
+            String uri = "redis+cluster://localhost:" + own;
+            String client = certificates.both("client").toString();
+            try (LockBackend backend = open(uri, "tls", "true", "trust", ca(), "identity", client)) {
+                locks(backend);
+            }
+            refusal(uri).contains("localhost:" + own, "rediss:// or tls=true");
+            refusal(uri, "tls", "true", "identity", client).contains("not trusted", "trust=");
+        }
+    }
+
+    @Test
+    void sentinelsSpeakTlsToo() throws Exception {
+        int own = RedisServer.freePort();
+        String[] words = {
+            "--tls-port",
+            String.valueOf(own),
+            "--tls-replication",
+            "yes",
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            certificates.pem("server").toString(),
+            "--tls-key-file",
+            certificates.key("server").toString(),
+            "--tls-ca-cert-file",
+            ca()
+        };
+        String watched = "sentinel monitor mymaster 127.0.0.1 " + port + " 1";
+        String secret = "sentinel auth-pass mymaster for-servers";
+        server.ask("ACL", "SETUSER", "default", ">for-servers");
+        try (RedisServer sentinel = RedisServer.sentinel(List.of(watched, secret), words)) {
+            String uri = "redis+sentinel://localhost:" + own + "/mymaster";
+            try (LockBackend backend = open(uri, "tls", "true", "trust", ca(), "password", PASSWORD)) {
+                locks(backend);
+            }
+            refusal(uri, "password", PASSWORD).contains("localhost:" + own, "rediss:// or tls=true");
+            refusal(uri, "tls", "true", "password", PASSWORD).contains("not trusted", "trust=");
+            assertThat(sentinel.port()).isPositive();
+        }
+    }
+
+    @Test
     void filesThatAreNotWhatTheyShouldBeAreNamed() throws IOException {
         Path none = folder.resolve("none.pem");
         Path empty = Files.writeString(folder.resolve("empty.pem"), "");

@@ -1,0 +1,12 @@
+package dev.mortise.lock.redis;
+
+import dev.mortise.lock.tck.LockTck;
+import dev.mortise.lock.tck.Store;
+
+/** Locks at the master that Sentinel names keep all rules of {@code docs/spec.md}. */
+class RedisSentinelTckTest extends LockTck {
+    @Override
+    protected Store store() {
+        return new RedisSentinels(1, null, null);
+    }
+}
