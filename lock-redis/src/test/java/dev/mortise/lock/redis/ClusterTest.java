@@ -199,6 +199,10 @@ class ClusterTest {
         RedisServer from = cluster.masters.get(0);
         RedisServer to = cluster.masters.get(1);
         Grant held = acquire(name);
+        // The new one has the scripts, so what is sent to it is sent once.
+        String there = cluster.name(1, 3);
+        assertThat(backend.renew(List.of(acquire(there))).live()).hasSize(1);
+        assertThat(backend.holder(there)).isPresent();
         beginMove(name, from, to);
         try {
             // Still at the old one.
@@ -224,6 +228,44 @@ class ClusterTest {
         }
         // And back, without its fence.
         assertThat(acquire(name).token()).isGreaterThan(held.token());
+    }
+
+    /** With the rights that {@code docs/stores/redis.md} lists for a Cluster, also while a slot moves. */
+    @Test
+    void theListedRightsSuffice() throws Exception {
+        List<String> rights = new ArrayList<>(RightsTest.RIGHTS);
+        rights.addAll(List.of("+cluster|slots", "+asking"));
+        cluster.masters.forEach(each -> RightsTest.user(each, "least", "secret", rights));
+        RedisServer from = cluster.masters.get(0);
+        RedisServer to = cluster.masters.get(1);
+        Map<String, String> least = Map.of("user", "least", "password", "secret");
+        String uri = cluster.uri().orElseThrow();
+        try (LockBackend other = RedisCluster.connect(uri, least)) {
+            for (int i = 0; i < 3; i++) {
+                Grant held = other.acquire(claim(cluster.name(i, 6)), Duration.ZERO)
+                        .grant()
+                        .orElseThrow();
+                // Each server has the script from now on.
+                assertThat(other.renew(List.of(held)).live()).hasSize(1);
+                assertThat(other.release(held.claim())).isTrue();
+            }
+            String name = cluster.name(0, 6);
+            Grant held = other.acquire(claim(name), Duration.ZERO).grant().orElseThrow();
+            beginMove(name, from, to);
+            moveKeys(name, from, to);
+            try {
+                assertThat(other.renew(List.of(held)).live()).hasSize(1);
+            } finally {
+                endMove(name, from, to);
+                moveBack(name, to, from);
+            }
+        }
+        cluster.masters.forEach(each -> RightsTest.user(each, "least", "secret", RightsTest.RIGHTS));
+        assertThatThrownBy(() -> RedisCluster.connect(uri, least))
+                .isInstanceOf(LockStoreException.class)
+                .hasMessageContaining("NOPERM")
+                .hasMessageContaining("cluster|slots")
+                .hasMessageContaining("docs/stores/redis.md");
     }
 
     /** Between its two servers a name can be neither taken nor released; what cannot be done is said, and passes. */

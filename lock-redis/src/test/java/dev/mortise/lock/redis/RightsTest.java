@@ -38,7 +38,7 @@ class RightsTest {
     private static final Duration LEASE = Duration.ofSeconds(30);
 
     /** As {@code docs/stores/redis.md} lists them. */
-    private static final List<String> RIGHTS = List.of(
+    static final List<String> RIGHTS = List.of(
             "~mortise:*",
             "&mortise:*",
             "+evalsha",
@@ -111,6 +111,10 @@ class RightsTest {
     }
 
     private static void user(String name, String password, List<String> rights) {
+        user(server, name, password, rights);
+    }
+
+    static void user(RedisServer server, String name, String password, List<String> rights) {
         List<String> words = new ArrayList<>(List.of("ACL", "SETUSER", name, "reset", "on", ">" + password));
         words.addAll(rights);
         server.ask(words.toArray(String[]::new));

@@ -28,6 +28,7 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 /** Locks at the master that Sentinel names, also when it becomes another. */
@@ -295,6 +296,33 @@ class SentinelTest {
         }
     }
 
+    /** A sentinel that was not told yet names one that is none any more; the next may know better, and is asked first then. */
+    @Test
+    void aServerThatSaysItIsNoMasterIsNotTaken() {
+        HostAndPort late = new HostAndPort("late", 1);
+        HostAndPort told = new HostAndPort("told", 1);
+        List<HostAndPort> asked = new ArrayList<>();
+        Layouts.Asker sentinels = (server, command, words) -> {
+            asked.add(server);
+            return List.of("127.0.0.1", server.equals(late) ? "1" : "2");
+        };
+        Layouts.Asker servers = (server, command, words) -> List.of(server.getPort() == 1 ? "slave" : "master");
+        Servers.Layout layout = Layouts.sentinel(List.of(late, told), "m", sentinels, servers);
+        HostAndPort found = layout.lookUp(0);
+        assertThat(found.getPort()).isEqualTo(2);
+        layout.forget(new HostAndPort("127.0.0.1", 1));
+        assertThat(layout.known(0)).isEqualTo(found);
+        layout.forget(found);
+        assertThat(layout.known(0)).isNull();
+        assertThat(layout.lookUp(0)).isEqualTo(found);
+        assertThat(asked).containsExactly(late, told, told);
+        assertThat(catchThrowableOfType(
+                        JedisException.class,
+                        () -> Layouts.sentinel(List.of(late), "m", sentinels, servers)
+                                .lookUp(0)))
+                .hasMessageContaining("not a master yet");
+    }
+
     /** Servers and sentinels with a password each. */
     @Test
     void passwordsAreForServersAndForSentinels() throws Exception {
@@ -305,6 +333,28 @@ class SentinelTest {
                 everything(backend);
                 assertThat(backend.toString()).doesNotContain("for-servers", "for-sentinels");
             }
+            // The least rights, at both.
+            List<String> rights = new ArrayList<>(RightsTest.RIGHTS);
+            rights.add("+role");
+            RightsTest.user(all.servers.get(0), "least", "at-servers", rights);
+            RightsTest.user(
+                    all.sentinels.get(0), "asker", "at-sentinels", List.of("+sentinel|get-master-addr-by-name"));
+            Map<String, String> least = Map.of(
+                    "user",
+                    "least",
+                    "password",
+                    "at-servers",
+                    "sentinel-user",
+                    "asker",
+                    "sentinel-password",
+                    "at-sentinels");
+            try (LockBackend backend = RedisSentinels.connect(uri, least)) {
+                everything(backend);
+            }
+            RightsTest.user(all.servers.get(0), "least", "at-servers", RightsTest.RIGHTS);
+            assertThat(refusal(uri, least)).contains("NOPERM", "'role'", "docs/stores/redis.md");
+            RightsTest.user(all.sentinels.get(0), "asker", "at-sentinels", List.of("+ping"));
+            assertThat(refusal(uri, least)).contains("NOPERM", "sentinel|get-master-addr-by-name");
             assertThat(refusal(uri, Map.of("password", "for-servers")))
                     .contains("127.0.0.1:" + all.sentinels.get(0).port(), "NOAUTH", "sentinel-password");
             assertThat(refusal(uri, Map.of("password", "for-servers", "sentinel-password", "wr0ng")))
@@ -333,8 +383,9 @@ class SentinelTest {
                 List.of(new HostAndPort("sentinel", 1)), "m", sentinel, (server, command, words) -> List.of());
         List<Thread> threads = new ArrayList<>();
         for (int i = 0; i < 50; i++) {
-            Thread thread = new Thread(() ->
-                    catchThrowableOfType(redis.clients.jedis.exceptions.JedisException.class, () -> layout.lookUp(0)));
+            Thread thread =
+                    new Thread(() -> assertThat(catchThrowableOfType(JedisException.class, () -> layout.lookUp(0)))
+                            .isNotNull());
             thread.start();
             threads.add(thread);
         }
