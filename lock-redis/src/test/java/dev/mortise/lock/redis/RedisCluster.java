@@ -66,6 +66,31 @@ final class RedisCluster implements Store {
                 && ((List<?>) node.ask("CLUSTER", "SLOTS")).size() == MASTERS;
     }
 
+    /**
+     * Until all masters know the same of one another. Two changes in a row need it: a server that had not heard of the
+     * first takes the second for older.
+     */
+    void agree() {
+        List<String> ids = masters.stream().map(RedisCluster::id).toList();
+        await().atMost(Duration.ofSeconds(60))
+                .until(() -> masters.stream()
+                                .map(each -> known(each, ids))
+                                .distinct()
+                                .count()
+                        == 1);
+    }
+
+    /** The epoch and the slots of each. */
+    private static List<String> known(RedisServer node, List<String> ids) {
+        return ((String) node.ask("CLUSTER", "NODES"))
+                .lines()
+                .map(line -> line.split(" ", 9))
+                .filter(words -> ids.contains(words[0]))
+                .map(words -> words[0] + " " + words[6] + " " + (words.length > 8 ? words[8] : ""))
+                .sorted()
+                .toList();
+    }
+
     static String id(RedisServer node) {
         return (String) node.ask("CLUSTER", "MYID");
     }
