@@ -42,7 +42,7 @@ final class Protocol {
     /** Beyond it a script's numbers, which are doubles, no longer tell neighbours apart. In the year 2255. */
     static final long TOKENS_END = 1L << 53;
 
-    /** How often an attempt proposes, with a larger token each time, before it gives everything back. */
+    /** How often an attempt proposes, with a larger token each time, while others have the lock at some servers. */
     static final int ROUNDS = 4;
 
     private static final long MILLI = 1_000_000;
@@ -214,7 +214,7 @@ final class Protocol {
         }
     }
 
-    /** The token after a refusal: the next one, not the clock, which was refused. */
+    /** The token after one was too far ahead: the next one, not the clock, which would be refused again and again. */
     private Choice next() {
         synchronized (lock) {
             return new Choice(seen + 1, 2 * AHEAD_MICROS);
@@ -232,13 +232,17 @@ final class Protocol {
      */
     Acquisition acquire(String name, String owner, long leaseMillis, long budget) {
         Acquisition acquisition = new Acquisition(name, owner, leaseMillis, budget);
-        acquisition.round(1);
+        acquisition.round(1, true);
         return acquisition;
     }
 
     /** One attempt of one owner. */
     final class Acquisition {
-        /** Fails with {@link Unavailable}, or with {@link CancellationException} if abandoned. */
+        /**
+         * Fails with {@link Unavailable}, or with {@link CancellationException} if abandoned. After {@link Unavailable} the
+         * caller releases, if it may have taken effect: until then the same owner may be asked for again. In all other
+         * cases but a grant the owner is burnt.
+         */
         final CompletableFuture<Outcome> outcome = new CompletableFuture<>();
 
         private final String name;
@@ -272,8 +276,8 @@ final class Protocol {
             this.budget = Math.min(budget, cap);
         }
 
-        private void round(int number) {
-            Choice choice = number == 1 ? first() : next();
+        private void round(int number, boolean byTheClock) {
+            Choice choice = byTheClock ? first() : next();
             long left = budget - (ticker.getAsLong() - sent);
             synchronized (this) {
                 if (done) {
@@ -397,11 +401,13 @@ final class Protocol {
             if (ok + left >= majority) {
                 return null;
             }
-            boolean more = round < ROUNDS && ticker.getAsLong() - sent < budget;
+            // Where nobody holds it, we are only late: tokens of other names stand in for a fence that has expired.
+            boolean more = round < (held == 0 ? 3 * ROUNDS : ROUNDS) && ticker.getAsLong() - sent < budget;
             if (more && ok + behind >= majority) {
                 int number = round + 1;
+                boolean byTheClock = !tooFar();
                 disarm.run();
-                return () -> round(number);
+                return () -> round(number, byTheClock);
             }
             if (more && ok + behind + left >= majority) {
                 return null;
@@ -432,12 +438,10 @@ final class Protocol {
             if (ticker.getAsLong() - sent >= cap) {
                 return fail("a majority agreed, but too late to count on", "find out why the servers are slow");
             }
-            done = true;
-            disarm.run();
-            return () -> {
+            return end(() -> {
                 see(granted);
                 outcome.complete(new Outcome.Granted(granted, sent));
-            };
+            });
         }
 
         private Runnable refuse() {
@@ -455,7 +459,15 @@ final class Protocol {
                 }
             }
             Unavailable failure = new Unavailable(answers.toString(), advice, may);
-            return giveBack(() -> outcome.completeExceptionally(failure));
+            return end(() -> outcome.completeExceptionally(failure));
+        }
+
+        private Runnable end(Runnable then) {
+            synchronized (this) {
+                done = true;
+                disarm.run();
+            }
+            return then;
         }
 
         /** When enough servers will be free for somebody else to get a majority. */
