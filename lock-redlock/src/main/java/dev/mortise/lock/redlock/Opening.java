@@ -26,6 +26,7 @@ final class Opening {
     static final String PLAIN = "redlock";
     static final String TLS = "redlocks";
 
+    private static final int PROBES = 3;
     private static final int PORT = 6379;
     private static final int FEWEST = 3;
     private static final int MOST = 9;
@@ -222,6 +223,13 @@ final class Opening {
 
     /** Looks at each server once. A minority may be down; what is no independent, fit master is refused. */
     private void probe(String tried, List<RedisNode> nodes) {
+        // A JVM that has just begun can be too slow for the node timeout.
+        for (int tries = 1; !probe(tried, nodes, tries == PROBES); tries++) {
+            System.getLogger("dev.mortise.lock.redlock").log(System.Logger.Level.DEBUG, store + ": asked once more");
+        }
+    }
+
+    private boolean probe(String tried, List<RedisNode> nodes, boolean last) {
         List<CompletableFuture<Map<String, String>>> asked = new ArrayList<>();
         nodes.forEach(node -> asked.add(node.info()));
         StringJoiner silent = new StringJoiner("; ");
@@ -246,6 +254,9 @@ final class Opening {
             }
         }
         if (answers < nodes.size() / 2 + 1) {
+            if (!last) {
+                return false;
+            }
             throw new LockStoreException(
                     store,
                     tried + ": " + answers + " of " + nodes.size() + " servers answered, no majority (" + silent + ")",
@@ -257,6 +268,7 @@ final class Opening {
             System.getLogger("dev.mortise.lock.redlock")
                     .log(System.Logger.Level.WARNING, store + ": goes on without a minority (" + silent + ")");
         }
+        return true;
     }
 
     private long nanosOfCall() {

@@ -9,7 +9,10 @@ import dev.mortise.lock.redlock.Node.Renewed;
 import dev.mortise.lock.redlock.Node.Silence;
 import dev.mortise.lock.redlock.Node.Terms;
 import dev.mortise.lock.redlock.Node.Vote;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,7 +24,7 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
-import java.util.function.Function;
+import java.util.function.IntFunction;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -134,6 +137,7 @@ final class Protocol {
     private boolean wallRefused;
 
     private final @Nullable Sighting[] sightings;
+    private final List<Debt> debts = new ArrayList<>();
     private boolean initialising;
 
     /**
@@ -168,6 +172,7 @@ final class Protocol {
         this.nodeTimeout = nodeTimeout;
         this.log = log;
         this.sightings = new Sighting[n];
+        nodes.forEach(node -> debts.add(new Debt()));
     }
 
     /** The deployment's terms once {@link #start} has completed; before, the configured ones. */
@@ -484,7 +489,7 @@ final class Protocol {
             if (known < majority) {
                 return -1;
             }
-            java.util.Arrays.sort(rests, 0, known);
+            Arrays.sort(rests, 0, known);
             return rests[majority - 1];
         }
 
@@ -513,7 +518,7 @@ final class Protocol {
                 List<CompletableFuture<?>> awaited = new ArrayList<>();
                 for (int i = 0; i < n; i++) {
                     if (release[i]) {
-                        CompletableFuture<Boolean> released = nodes.get(i).release(name, owner);
+                        CompletableFuture<Boolean> released = releaseAt(i, name, owner);
                         if (await[i]) {
                             awaited.add(released);
                         }
@@ -588,7 +593,7 @@ final class Protocol {
         long since = ticker.getAsLong();
         int[] yes = new int[kept.size()];
         int[] no = new int[kept.size()];
-        gather("renew", node -> node.renew(kept), new Counting<Renewed>() {
+        gather(node -> nodes.get(node).renew(kept), new Counting<Renewed>() {
             @Override
             public void on(int node, Renewed answer) {
                 String mark = answer.mark();
@@ -647,7 +652,7 @@ final class Protocol {
         CompletableFuture<Boolean> result = new CompletableFuture<>();
         int[] removed = new int[1];
         int[] none = new int[1];
-        gather("release", node -> node.release(name, owner), new Counting<Boolean>() {
+        gather(node -> releaseAt(node, name, owner), new Counting<Boolean>() {
             @Override
             public void on(int node, Boolean answer) {
                 (answer ? removed : none)[0]++;
@@ -675,7 +680,7 @@ final class Protocol {
     CompletableFuture<Optional<Look>> holder(String name) {
         CompletableFuture<Optional<Look>> result = new CompletableFuture<>();
         List<Look> looks = new ArrayList<>();
-        gather("look", node -> node.look(name), new Counting<Optional<Look>>() {
+        gather(node -> nodes.get(node).look(name), new Counting<Optional<Look>>() {
             @Override
             public void on(int node, Optional<Look> answer) {
                 answer.ifPresent(looks::add);
@@ -710,6 +715,99 @@ final class Protocol {
         return result;
     }
 
+    // ------------------------------------------------------------------------------------------------- owed releases
+
+    /** At most so many for each server; those that are dropped end by themselves. */
+    private static final int MOST_OWED = 1000;
+
+    private static final long FIRST_OWED_PAUSE = 50 * MILLI;
+    private static final long LONGEST_OWED_PAUSE = 1000 * MILLI;
+
+    private record Owed(String name, String owner, long until) {}
+
+    /** Releases that a server did not acknowledge: its key would keep others out for a lease. Guarded by {@link #lock}. */
+    private static final class Debt {
+        private final Deque<Owed> owed = new ArrayDeque<>();
+        private boolean paying;
+        private long pause = FIRST_OWED_PAUSE;
+    }
+
+    private CompletableFuture<Boolean> releaseAt(int node, String name, String owner) {
+        CompletableFuture<Boolean> released = nodes.get(node).release(name, owner);
+        then(released, (answer, failure) -> {
+            if (answer == null) {
+                owe(node, name, owner);
+            }
+        });
+        return released;
+    }
+
+    private void owe(int node, String name, String owner) {
+        Debt debt = debts.get(node);
+        long until = ticker.getAsLong() + terms.longestMillis() * MILLI;
+        long pause;
+        synchronized (lock) {
+            if (closed) {
+                return;
+            }
+            if (debt.owed.size() == MOST_OWED) {
+                debt.owed.removeFirst();
+            }
+            debt.owed.addLast(new Owed(name, owner, until));
+            if (debt.paying) {
+                return;
+            }
+            debt.paying = true;
+            pause = debt.pause;
+        }
+        Runnable unused = alarm.after(pause, () -> pay(node));
+    }
+
+    /** Sends the oldest again; the others when that is acknowledged, so that a server that is down is asked rarely. */
+    private void pay(int node) {
+        Debt debt = debts.get(node);
+        Owed first;
+        synchronized (lock) {
+            long now = ticker.getAsLong();
+            debt.owed.removeIf(o -> o.until() - now < 0);
+            first = closed ? null : debt.owed.peekFirst();
+            if (first == null) {
+                debt.paying = false;
+                debt.pause = FIRST_OWED_PAUSE;
+                return;
+            }
+        }
+        Owed owed = first;
+        AtomicBoolean once = new AtomicBoolean();
+        Runnable late = alarm.after(2 * nodeTimeout, () -> paid(node, owed, false, once));
+        then(nodes.get(node).release(owed.name(), owed.owner()), (answer, failure) -> {
+            late.run();
+            paid(node, owed, answer != null, once);
+        });
+    }
+
+    private void paid(int node, Owed owed, boolean acknowledged, AtomicBoolean once) {
+        if (!once.compareAndSet(false, true)) {
+            return;
+        }
+        Debt debt = debts.get(node);
+        long pause;
+        synchronized (lock) {
+            if (acknowledged) {
+                debt.owed.remove(owed);
+                debt.pause = FIRST_OWED_PAUSE;
+            } else {
+                debt.pause = Math.min(LONGEST_OWED_PAUSE, 2 * debt.pause);
+            }
+            pause = debt.pause;
+        }
+        if (acknowledged) {
+            pay(node);
+        } else {
+            Runnable unused = alarm.after(pause, () -> pay(node));
+        }
+    }
+
     private interface Counting<A> {
         void on(int node, A answer);
 
@@ -720,7 +818,7 @@ final class Protocol {
     }
 
     /** Asks all servers, until it is decided, or all have answered, or the node timeout is over. */
-    private <A> void gather(String tried, Function<Node, CompletableFuture<A>> call, Counting<A> counting) {
+    private <A> void gather(IntFunction<CompletableFuture<A>> call, Counting<A> counting) {
         Object guard = new Object();
         boolean[] done = new boolean[n];
         @Nullable String[] silent = new String[n];
@@ -736,8 +834,8 @@ final class Protocol {
                 over[0] = true;
                 answers = count[0];
                 if (answers < majority) {
-                    StringJoiner names = new StringJoiner(
-                            "; ", tried + ": " + answers + " of " + n + " servers answered, no majority (", ")");
+                    StringJoiner names =
+                            new StringJoiner("; ", answers + " of " + n + " servers answered, no majority (", ")");
                     for (int i = 0; i < n; i++) {
                         String why = silent[i];
                         names.add(nodes.get(i).name() + ": " + (why != null ? why : done[i] ? "answered" : noAnswer()));
@@ -750,7 +848,7 @@ final class Protocol {
         Runnable timer = alarm.after(nodeTimeout, end);
         for (int i = 0; i < n; i++) {
             int node = i;
-            then(call.apply(nodes.get(i)), (answer, failure) -> {
+            then(call.apply(i), (answer, failure) -> {
                 boolean ends;
                 synchronized (guard) {
                     if (over[0] || done[node]) {
