@@ -33,7 +33,13 @@ local key = redis.call('GET', KEYS[2])
 if key then
   local owner, token = string.match(key, '^(%S+) (%d+)$')
   if owner ~= ARGV[2] then
-    return {ARGV[1], run, 'HELD', fence, redis.call('PTTL', KEYS[2]), ''}
+    local rest = redis.call('PTTL', KEYS[2])
+    if rest > longest then
+      -- The clock was set back. Nobody was promised more than a longest lease from now.
+      rest = longest
+      redis.call('PEXPIRE', KEYS[2], rest)
+    end
+    return {ARGV[1], run, 'HELD', fence, rest, ''}
   end
   if ARGV[5] ~= '1' or token == ARGV[3] then
     redis.call('PEXPIRE', KEYS[2], ARGV[4])
