@@ -13,13 +13,22 @@ import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.Providers;
 import dev.mortise.lock.spi.StoreUri;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -221,6 +230,78 @@ class OpeningTest {
                         .doesNotContain("guessed-wrong", "right-one")
                         .containsPattern("WRONGPASS|NOAUTH");
             }
+        }
+    }
+
+    /** TLS, with servers that take nothing else from this user's point of view, and a certificate that is not trusted. */
+    @Test
+    void tls(@TempDir Path folder) throws Exception {
+        Path certificate = folder.resolve("cert.pem");
+        Path key = folder.resolve("key.pem");
+        Process openssl;
+        try {
+            openssl = new ProcessBuilder(
+                            ("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
+                                            + " subjectAltName=DNS:localhost -keyout " + key + " -out " + certificate)
+                                    .split(" ", -1))
+                    .redirectErrorStream(true)
+                    .redirectOutput(folder.resolve("log").toFile())
+                    .start();
+        } catch (IOException e) {
+            throw new AssertionError(
+                    "openssl is not installed: sudo apt-get install -y --no-install-recommends openssl", e);
+        }
+        assertThat(openssl.waitFor(60, TimeUnit.SECONDS)).isTrue();
+        assertThat(openssl.exitValue()).isZero();
+        List<RedisServer> servers = new ArrayList<>();
+        StringBuilder uri = new StringBuilder("redlocks://");
+        try {
+            for (int i = 0; i < 3; i++) {
+                int port;
+                try (java.net.ServerSocket free = new java.net.ServerSocket(0)) {
+                    port = free.getLocalPort();
+                }
+                servers.add(new RedisServer(("--tls-port " + port + " --tls-auth-clients no --requirepass s3cret"
+                                + " --tls-cert-file " + certificate + " --tls-key-file " + key + " --tls-ca-cert-file "
+                                + certificate)
+                        .split(" ", -1)));
+                uri.append(i == 0 ? "" : ",").append("localhost:").append(port);
+            }
+            Throwable untrusted =
+                    catchThrowable(() -> RedlockLocks.initialise(uri.toString(), Map.of("password", "s3cret")));
+            assertThat(untrusted)
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("certification path")
+                    .hasMessageNotContaining("s3cret");
+            KeyStore trusted = KeyStore.getInstance("PKCS12");
+            trusted.load(null, null);
+            try (InputStream in = Files.newInputStream(certificate)) {
+                trusted.setCertificateEntry(
+                        "test", CertificateFactory.getInstance("X.509").generateCertificate(in));
+            }
+            Path store = folder.resolve("trust.p12");
+            try (OutputStream out = Files.newOutputStream(store)) {
+                trusted.store(out, "changeit".toCharArray());
+            }
+            System.setProperty("javax.net.ssl.trustStore", store.toString());
+            System.setProperty("javax.net.ssl.trustStorePassword", "changeit");
+            try {
+                assertThat(RedlockLocks.initialise(uri.toString(), Map.of("password", "s3cret")))
+                        .hasSize(3);
+                try (LockBackend a = open(uri.toString(), Map.of("password", "s3cret"))) {
+                    assertThat(holds.release(a, holds.sure(a, "x", LEASE))).isTrue();
+                }
+                // Without TLS the same ports are no Redis.
+                assertThatThrownBy(
+                                () -> open(uri.toString().replace("redlocks", "redlock"), Map.of("password", "s3cret")))
+                        .isInstanceOf(LockStoreException.class)
+                        .hasMessageNotContaining("s3cret");
+            } finally {
+                System.clearProperty("javax.net.ssl.trustStore");
+                System.clearProperty("javax.net.ssl.trustStorePassword");
+            }
+        } finally {
+            servers.forEach(RedisServer::close);
         }
     }
 
