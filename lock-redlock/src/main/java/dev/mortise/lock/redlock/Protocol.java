@@ -962,7 +962,13 @@ final class Protocol {
                 }
                 return;
             }
+            Runnable late = alarm.after(nodeTimeout, () -> {
+                synchronized (lock) {
+                    sighting.joining = false;
+                }
+            });
             then(nodes.get(node).join(sighting.mark, common, floor, false), (joined, silence) -> {
+                late.run();
                 synchronized (lock) {
                     sighting.joining = false;
                     if (joined != null && sightings[node] == sighting) {
@@ -1187,9 +1193,7 @@ final class Protocol {
                         ? CompletableFuture.completedFuture(null) // Somebody else was faster.
                         : failed(second.unavailable("the servers changed meanwhile", "try again"));
             }
-            if (second.wait > 0) {
-                return initialise(second, second.wait * 1000 + MILLI);
-            }
+            // No second wait, whatever the clocks say now: join.lua has one of its own where a clock was set back.
             long floor = second.clock + AHEAD_MICROS;
             return write(second, floor, false).thenCompose(written -> {
                 see(floor);

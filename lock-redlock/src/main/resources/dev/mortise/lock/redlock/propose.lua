@@ -41,8 +41,13 @@ if key then
     end
     return {ARGV[1], run, 'HELD', fence, rest, ''}
   end
-  if ARGV[5] ~= '1' or token == ARGV[3] then
+  -- A key that is not above the floor is from before a loss of memory, kept by a restart with old data: it may have been
+  -- lost to others since. One that is above counts for the joins of others, too.
+  if tonumber(token) > tonumber(m[3]) and (ARGV[5] ~= '1' or token == ARGV[3]) then
     redis.call('PEXPIRE', KEYS[2], ARGV[4])
+    if tonumber(token) > tonumber(m[2]) then
+      redis.call('HSET', KEYS[1], 'high', token)
+    end
     return {ARGV[1], run, ARGV[5] == '1' and 'OK' or 'MINE', token, 0, ''}
   end
 end

@@ -6,13 +6,13 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 import static org.awaitility.Awaitility.await;
 
 import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.redis.RedisServer;
 import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.tck.TcpProxy;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
@@ -248,25 +248,26 @@ class FaultTest {
     @Test
     void connectionsBreak() throws InterruptedException {
         LockBackend a = five.client();
-        int granted = 0;
-        for (int i = 0; i < 60; i++) {
-            var claim = Holds.claim("broken", LEASE);
-            try {
-                Optional<Hold> hold = holds.take(a, claim);
-                five.proxies.get(i % 5).cut();
-                five.proxies.get((i + 1) % 5).cut();
-                if (hold.isPresent()) {
-                    granted++;
-                    assertThat(holds.release(a, hold.get())).isTrue();
-                }
-            } catch (LockStoreException e) {
-                await().atMost(Duration.ofSeconds(10)).ignoreExceptions().until(() -> {
-                    a.release(claim);
-                    return true;
-                });
-            }
+        Duration lease = Duration.ofSeconds(30);
+        for (int i = 0; i < 30; i++) {
+            Hold hold = holds.sure(a, "broken-" + i % 2, lease);
+            five.proxies.get(i % 5).cut();
+            five.proxies.get((i + 1) % 5).cut();
+            await().atMost(Duration.ofSeconds(30)).ignoreExceptions().until(() -> {
+                holds.release(a, hold);
+                return true;
+            });
         }
-        assertThat(granted).isGreaterThan(40);
+        long last = System.nanoTime();
+        await().atMost(lease).untilAsserted(() -> {
+            for (RedisServer server : five.servers) {
+                assertThat(server.ask("EXISTS", Deployment.lockKey("broken-0"), Deployment.lockKey("broken-1")))
+                        .isEqualTo(0L);
+            }
+        });
+        assertThat(Duration.ofNanos(System.nanoTime() - last))
+                .as("by releases, not by the end of leases")
+                .isLessThan(lease.minusSeconds(2));
         holds.judge(false);
     }
 }
