@@ -1,0 +1,139 @@
+package dev.mortise.lock.bench;
+
+import static dev.mortise.lock.bench.Scenario.*;
+
+import dev.mortise.lock.LockClient;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Set;
+import net.javacrumbs.shedlock.core.LockProvider;
+import org.redisson.api.RLock;
+import org.springframework.integration.redis.util.RedisLockRegistry;
+import redis.clients.jedis.Jedis;
+
+/** Who takes part: Mortise, the libraries people use today with their default settings, and the least that is needed. */
+enum Peer {
+    BARE_PAIR(
+            Kind.FLOOR,
+            "bare: two scripts, Jedis",
+            "SET NX PX and INCR in one script, compare and DEL in another, each thread on a connection of its own;"
+                    + " waits by asking every millisecond. Nothing is renewed.",
+            Jedis.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            Floors::pair),
+    BARE_LIST(
+            Kind.FLOOR,
+            "bare: LPUSH and BLPOP, Jedis",
+            "An element of a list goes from hand to hand: the limit of waking a waiter. No lease, no lock.",
+            Jedis.class,
+            EnumSet.of(ONE_NAME, HAND_OFF),
+            Floors::list),
+    MORTISE_REDIS(
+            Kind.MORTISE,
+            "Mortise lock-redis",
+            "LockClient.connect(\"redis://host:port\"), default settings.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise("redis://127.0.0.1:" + ports.get(0))),
+    RLOCK(
+            Kind.PEER,
+            "Redisson RLock",
+            "lock(), which is renewed.",
+            RLock.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.redisson(ports, false)),
+    FENCED_LOCK(
+            Kind.PEER,
+            "Redisson RFencedLock",
+            "lockAndGetToken(), which is renewed.",
+            RLock.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.redisson(ports, true)),
+    SPRING(
+            Kind.PEER,
+            "Spring Integration, pub/sub",
+            "RedisLockRegistry over Lettuce, PUB_SUB_LOCK. No token. Renewal, which is off by default and costs, only in (e).",
+            RedisLockRegistry.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.spring(ports.get(0))),
+    SHEDLOCK(
+            Kind.PEER,
+            "ShedLock, polled",
+            "RedisLockProvider over Lettuce. It cannot wait: asked every 5 ms. No token. KeepAliveLockProvider only in (e).",
+            LockProvider.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.shedLock(ports.get(0))),
+
+    BARE_SCATTER(
+            Kind.FLOOR,
+            "bare: five sockets",
+            "SET NX PX to all five before any reply is read, then the same with compare and DEL; a majority is a lock."
+                    + " Waits by asking after 1 to 5 ms. No token, nothing is renewed.",
+            Jedis.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            Floors::scatter),
+    MORTISE_REDLOCK(
+            Kind.MORTISE,
+            "Mortise lock-redlock",
+            "LockClient.connect(\"redlock://host:port,…\"), default settings.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise("redlock://127.0.0.1:"
+                    + String.join(
+                            ",127.0.0.1:", ports.stream().map(String::valueOf).toList()))),
+    RED_LOCK(
+            Kind.PEER,
+            "Redisson RedissonRedLock",
+            "lock() over five clients, which is renewed. No token.",
+            RLock.class,
+            EnumSet.allOf(Scenario.class),
+            Libraries::redLock);
+
+    /** How it is shown. */
+    enum Kind {
+        FLOOR,
+        MORTISE,
+        PEER
+    }
+
+    interface Opener {
+        Session open(List<Integer> ports) throws Exception;
+    }
+
+    final Kind kind;
+    final String title;
+    final String method;
+
+    @SuppressWarnings("ImmutableEnumChecker") // A copy.
+    final Set<Scenario> scenarios;
+
+    private final Class<?> library;
+
+    @SuppressWarnings("ImmutableEnumChecker") // Has no state.
+    private final Opener opener;
+
+    Peer(Kind kind, String title, String method, Class<?> library, Set<Scenario> scenarios, Opener opener) {
+        this.kind = kind;
+        this.title = title;
+        this.method = method;
+        this.library = library;
+        this.scenarios = Set.copyOf(scenarios);
+        this.opener = opener;
+    }
+
+    Tier tier() {
+        return compareTo(BARE_SCATTER) < 0 ? Tier.REDIS : Tier.REDLOCK;
+    }
+
+    Session open(List<Integer> ports) throws Exception {
+        return opener.open(ports);
+    }
+
+    /** The jar it came from, which has its version. */
+    String version() {
+        String path =
+                library.getProtectionDomain().getCodeSource().getLocation().getPath();
+        String name = path.substring(path.lastIndexOf('/') + 1);
+        return name.endsWith(".jar") ? name.substring(0, name.length() - ".jar".length()) : "as built";
+    }
+}
