@@ -24,6 +24,7 @@ final class Commands {
                 .addSubcommand("run", run())
                 .addSubcommand("status", status())
                 .addSubcommand("stores", stores())
+                .addSubcommand("init", init())
                 .usageMessage(usage("Runs commands under distributed locks. docs/command-line.md is the manual."));
     }
 
@@ -72,6 +73,27 @@ final class Commands {
                 .name("stores")
                 .addOption(help())
                 .usageMessage(usage("Lists the kinds of store found, with what they promise and their options."));
+    }
+
+    private static CommandSpec init() {
+        return CommandSpec.create()
+                .name("init")
+                .addPositional(PositionalParamSpec.builder()
+                        .index("0")
+                        .arity("0..1")
+                        .type(String.class)
+                        .paramLabel("URI")
+                        .description("The servers: redlock://HOST:PORT,HOST:PORT,HOST:PORT")
+                        .build())
+                .addOption(option())
+                .addOption(help())
+                .usageMessage(
+                        usage("For operators of Redlock: lets servers vote at once that are new or have lost their"
+                                        + " data, instead of after the longest lease.")
+                                .footer(
+                                        "",
+                                        "Only when no lock is held that these servers have forgotten: it could get a second holder,"
+                                                + " whose token is larger."));
     }
 
     private static CommandLine.Model.UsageMessageSpec usage(String description) {
@@ -136,7 +158,7 @@ final class Commands {
                         + see;
             }
             return e.getCommandLine().getParent() == null
-                    ? "there is no such command: run, status and stores are" + see
+                    ? "there is no such command: run, status, stores and init are" + see
                     : "there is one argument too many; a command to run goes behind two dashes: -- COMMAND" + see;
         }
         if (e instanceof CommandLine.OverwrittenOptionException overwritten

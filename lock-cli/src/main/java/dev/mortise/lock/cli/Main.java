@@ -2,6 +2,7 @@ package dev.mortise.lock.cli;
 
 import dev.mortise.lock.LockClient;
 import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.redlock.RedlockLocks;
 import dev.mortise.lock.spi.BackendProvider;
 import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.Holder;
@@ -81,12 +82,13 @@ final class Main {
             return 0;
         }
         if (!parsed.hasSubcommand()) {
-            throw new Failure(Failure.USAGE, "say what to do: run, status or stores; see mortise --help");
+            throw new Failure(Failure.USAGE, "say what to do: run, status, stores or init; see mortise --help");
         }
         ParseResult command = parsed.subcommand();
         return switch (command.commandSpec().name()) {
             case "run" -> run(command, arguments, dashes);
             case "status" -> status(command, arguments, dashes);
+            case "init" -> init(command);
             default -> stores();
         };
     }
@@ -157,6 +159,16 @@ final class Main {
                 System.out.println(Text.quoted(name) + " is free");
             }
         }
+        return 0;
+    }
+
+    private int init(ParseResult parsed) throws Failure {
+        String uri = parsed.matchedPositionalValue(0, null);
+        if (uri == null) {
+            throw new Failure(Failure.USAGE, "name the servers: mortise init redlock://HOST:PORT,HOST:PORT,HOST:PORT");
+        }
+        Store store = Store.of(uri, parsed.matchedOptionValue("-o", List.of()));
+        RedlockLocks.initialise(store.uri, store.options).forEach(System.out::println);
         return 0;
     }
 
