@@ -180,6 +180,7 @@ final class Servers implements AutoCloseable {
      */
     <T> T call(Lane lane, int slot, Wait wait, Exchange<T> exchange) throws Trouble, InterruptedException {
         HostAndPort asked = null;
+        boolean moved = false;
         while (true) {
             Server server = server(asked == null ? locate(slot, wait) : asked);
             boolean asking = asked != null;
@@ -206,9 +207,14 @@ final class Servers implements AutoCloseable {
                 asked = e.getTargetNode();
             } catch (JedisMovedDataException e) {
                 layout.moved(slot, server.at, e.getTargetNode());
-                if (wait.left() <= 0) {
+                if (!layout.changes() || wait.left() <= PAUSE) {
                     throw Trouble.answered(e);
                 }
+                if (moved) {
+                    // Two servers that do not agree yet, and send from one to the other.
+                    wait.pause(PAUSE);
+                }
+                moved = true;
             } catch (JedisDataException e) {
                 if (!layout.changes() || !NOT_THE_MASTER.contains(Trouble.code(e)) || wait.left() <= PAUSE) {
                     throw Trouble.answered(e);

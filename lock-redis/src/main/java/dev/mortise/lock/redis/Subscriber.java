@@ -13,6 +13,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
 /**
@@ -56,6 +57,9 @@ final class Subscriber {
     private long failures;
 
     private boolean closed;
+
+    /** Whether a refusal was told of. For the one thread that runs. */
+    private volatile boolean told;
 
     Subscriber(Servers servers, long callTimeout) {
         this.servers = servers;
@@ -284,7 +288,31 @@ final class Subscriber {
         } finally {
             mutex.unlock();
         }
-        Servers.daemons("mortise-redis-subscribe").newThread(this::run).start();
+        Servers.daemons("mortise-redis-subscribe")
+                .newThread(() -> {
+                    boolean ended = false;
+                    try {
+                        run();
+                        ended = true;
+                    } finally {
+                        if (!ended) {
+                            stopped();
+                        }
+                    }
+                })
+                .start();
+    }
+
+    /** By an error: the next waiter tries anew, and those that there are come back. */
+    private void stopped() {
+        mutex.lock();
+        try {
+            running = false;
+            failures++;
+            topics.values().forEach(Topic::hint);
+        } finally {
+            mutex.unlock();
+        }
     }
 
     /** Keeps a connection as long as there are topics. */
@@ -295,7 +323,12 @@ final class Subscriber {
             try {
                 worked = subscribe();
             } catch (RuntimeException | Trouble | InterruptedException e) {
-                LOG.log(Level.DEBUG, "the connection for hints of releases", e);
+                boolean refused = e instanceof JedisDataException && !told;
+                told |= refused;
+                LOG.log(
+                        refused ? Level.WARNING : Level.DEBUG,
+                        "the connection for hints of releases; without it waiters ask again and again",
+                        e);
             }
             pause = worked ? FIRST_PAUSE : Math.min(LONGEST_PAUSE, pause * 2);
             mutex.lock();

@@ -14,10 +14,7 @@ if held and string.match(held, '^1:%d+:%d+:(.+)$') == ARGV[1] then
   end
   return 1 + told
 end
--- Its acquire may still be on the way, and must find the door shut when it arrives. A server that has no memory for the
--- mark has none for that acquire either.
-local marked = redis.pcall('SET', KEYS[2], '1', 'PX', ARGV[3])
-if marked['err'] and not string.find(marked['err'], 'OOM', 1, true) then
-  return marked
-end
+-- Its acquire may still be on the way, and must find the door shut when it arrives. Without the mark this is no release, not
+-- even where there is no memory for either: there may be some again by then. The caller repeats it.
+redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
 return 0
