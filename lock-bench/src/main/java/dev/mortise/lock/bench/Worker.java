@@ -201,7 +201,9 @@ final class Worker {
         return () -> {
             Seen seen = new Seen();
             waitUntil(start);
-            for (long begin = System.nanoTime(); begin < end; ) {
+            long begin = System.nanoTime();
+            // Once at least: on a busy machine the time can be over before it begins.
+            do {
                 door.acquire();
                 long got = System.nanoTime();
                 if (holders != null && holders.incrementAndGet() != 1) {
@@ -218,7 +220,7 @@ final class Worker {
                     seen.inTime++;
                 }
                 begin = done;
-            }
+            } while (begin < end);
             return seen;
         };
     }
@@ -228,13 +230,13 @@ final class Worker {
         Door door = doors.get(0);
         List<long[]> holds = new ArrayList<>();
         waitUntil(start);
-        while (System.nanoTime() < start + nanos) {
+        do {
             door.acquire();
             long got = System.nanoTime();
             TimeUnit.NANOSECONDS.sleep(HOLD_NANOS);
             holds.add(new long[] {got, System.nanoTime()});
             door.release();
-        }
+        } while (System.nanoTime() < start + nanos);
         return holds;
     }
 
