@@ -78,9 +78,7 @@ enum Peer {
             "LockClient.connect(\"redlock://host:port,…\"), default settings.",
             LockClient.class,
             EnumSet.allOf(Scenario.class),
-            ports -> Libraries.mortise("redlock://127.0.0.1:"
-                    + String.join(
-                            ",127.0.0.1:", ports.stream().map(String::valueOf).toList()))),
+            ports -> Libraries.mortise(Servers.redlock(ports))),
     RED_LOCK(
             Kind.PEER,
             "Redisson RedissonRedLock",

@@ -1,6 +1,7 @@
 package dev.mortise.lock.bench;
 
 import dev.mortise.lock.redis.RedisServer;
+import dev.mortise.lock.redlock.RedlockLocks;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,6 +16,15 @@ final class Servers implements AutoCloseable {
         for (int i = 0; i < count; i++) {
             servers.add(new RedisServer());
         }
+        if (count > 1) {
+            // Else the first client of lock-redlock waits a longest lease, in which servers may not vote that are new.
+            List<String> unused = RedlockLocks.initialise(redlock(ports()), Map.of());
+        }
+    }
+
+    static String redlock(List<Integer> ports) {
+        return "redlock://127.0.0.1:"
+                + String.join(",127.0.0.1:", ports.stream().map(String::valueOf).toList());
     }
 
     List<Integer> ports() {
