@@ -42,6 +42,7 @@ enum Mutant {
     M37_REFUSALS_TEACH_NOTHING,
     M38_MARKS_FORGOTTEN,
     M40_CLOCK_PROPOSED_AGAIN,
+    M43_WAIT_FROM_AN_OLDER_MARK,
     // In the resource that the tokens guard: that F5 can be broken at all.
     R01_RESOURCE_IGNORES_TOKENS,
 }

@@ -156,6 +156,7 @@ final class Simulation {
         private final Claim[] unknown = new Claim[2];
 
         // Of mutants.
+        private long settlesFrom = -1;
         private final Map<String, Integer> counts = new HashMap<>();
         private final IdentityHashMap<List<Kept>, int[]> renewals = new IdentityHashMap<>();
 
@@ -177,12 +178,18 @@ final class Simulation {
                     this::ticker,
                     this::wall,
                     (nanos, work) -> {
-                        long wait = mutant == Mutant.M36_JOIN_WITHOUT_WAIT
-                                        && nanos == TERMS.attemptMillis() * 1_000_000 + Protocol.margin(400)
-                                ? 0
-                                : nanos;
+                        long wait = nanos;
+                        if (nanos == TERMS.attemptMillis() * 1_000_000 + Protocol.margin(400)) {
+                            if (mutant == Mutant.M36_JOIN_WITHOUT_WAIT) {
+                                wait = 0;
+                            } else if (mutant == Mutant.M43_WAIT_FROM_AN_OLDER_MARK) {
+                                settlesFrom = settlesFrom < 0 ? ticker() : settlesFrom;
+                                wait = settlesFrom + nanos - ticker();
+                            }
+                        }
+                        double micros = Math.max(0, wait) / 1000.0;
                         boolean[] off = new boolean[1];
-                        at(now + (long) Math.ceil(Math.max(0, wait) / 1000.0 / CLIENT_SPEEDS[id]), () -> {
+                        at(now + (long) Math.ceil(micros / CLIENT_SPEEDS[id]), () -> {
                             if (!off[0]) {
                                 on(this, its, work);
                             }
