@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 /** The protocol as it is, in virtual time against every fault at once: nothing that it promises is ever broken. */
 class SimulationTest {
     /** How many scenarios; {@code -Dmortise.redlock.simulations=10000000} for a night. */
-    private static final long SIMULATIONS = Long.getLong("mortise.redlock.simulations", 280_000);
+    private static final long SIMULATIONS = Long.getLong("mortise.redlock.simulations", 140_000);
 
     private static final long CHUNK = 500;
 
