@@ -72,6 +72,13 @@ final class RedisStore implements Store {
                 network.loseReplyTo(request -> request.contains("EVAL"));
             }
 
+            /** Scripts are writes, and wait at the door; what the test itself asks does not. */
+            @Override
+            public Optional<AutoCloseable> holdUp(String name) {
+                server.ask("CLIENT", "PAUSE", "60000", "WRITE");
+                return Optional.of(() -> server.ask("CLIENT", "UNPAUSE"));
+            }
+
             @Override
             public void heal() {
                 network.heal();
