@@ -7,6 +7,10 @@ for i = 1, #KEYS do
   local answer = 0
   local held = redis.pcall('GET', KEYS[i])
   if type(held) == 'table' then
+    -- Another type is one key's matter. All else (no right to read) is every key's, and is said.
+    if not string.find(held['err'], 'WRONGTYPE') then
+      redis.call('GET', KEYS[i])
+    end
     answer = -1
   elseif held then
     local lease, token, owner = string.match(held, '^1:(%d+):(%d+):(.+)$')

@@ -275,6 +275,50 @@ class RightsTest {
         }
     }
 
+    /** It has been taken: it is given back, or said to be there. */
+    @Test
+    void whoMayNotWaitForReplicasKeepsNothing() throws Exception {
+        user("least", "secret", without("+info"));
+        try (LockBackend backend = open("user", "least", "password", "secret", "replicas", "1")) {
+            LockStoreException e = catchThrowableOfType(LockStoreException.class, () -> acquire(backend, "a"));
+            assertThat(e).isNotNull();
+            assertThat(e.getMessage()).contains("NOPERM", "wait", "given back");
+            assertThat(e.mayHaveTakenEffect()).isFalse();
+            assertThat(server.ask("EXISTS", Keys.of(Keys.PREFIX, "a").lock())).isEqualTo(0L);
+        }
+    }
+
+    @Test
+    void aRenewalThatMayNotReadSaysSo() throws Exception {
+        List<String> all = new ArrayList<>(RIGHTS);
+        all.addAll(LOOKS);
+        user("most", "secret", all);
+        user("least", "secret", without("+get"));
+        try (LockBackend most = open("user", "most", "password", "secret");
+                LockBackend backend = least()) {
+            Grant held = acquire(most, "a");
+            refused(() -> backend.renew(List.of(held)), "renew 1 lease", "NOPERM", "get");
+        }
+    }
+
+    /** Waiters then ask again and again; said once. */
+    @Test
+    void whoMayNotSubscribeIsToldOnce() throws Exception {
+        user("least", "secret", without("+subscribe"));
+        try (LockBackend backend = least()) {
+            acquire(backend, "a");
+            for (int i = 0; i < 3; i++) {
+                assertThat(backend.acquire(claim("a"), Duration.ofMillis(300)).grant())
+                        .isEmpty();
+            }
+            await().until(() -> warnings().stream().anyMatch(line -> line.contains("subscribe")));
+        }
+        assertThat(warnings().stream()
+                        .filter(line -> line.contains("subscribe"))
+                        .toList())
+                .hasSize(1);
+    }
+
     @Test
     void missingKeysAreNamed() throws Exception {
         List<String> rights = without("~mortise:*");
