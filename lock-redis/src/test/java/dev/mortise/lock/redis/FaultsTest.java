@@ -380,6 +380,21 @@ class FaultsTest {
         assertThat(near.release(grant.claim())).isTrue();
     }
 
+    /** Else an acquire that comes after its release would take the lock, when the server can write again. */
+    @Test
+    void aReleaseThatLeftNoMarkIsNone() throws InterruptedException {
+        Claim late = ScriptsTest.claim("a");
+        store.server.ask("CONFIG", "SET", "min-replicas-to-write", "1");
+        assertThatThrownBy(() -> near.release(late))
+                .isInstanceOf(LockStoreException.class)
+                .hasMessageContaining("NOREPLICAS");
+        store.server.ask("CONFIG", "SET", "min-replicas-to-write", "0");
+        assertThat(near.release(late)).isFalse();
+        assertThatThrownBy(() -> near.acquire(late, Duration.ZERO))
+                .isInstanceOf(LockStoreException.class)
+                .hasMessageContaining("released before");
+    }
+
     /** RD-31. */
     @Test
     void aServerWithoutADiskIsToldAsWhatItIs() throws Exception {

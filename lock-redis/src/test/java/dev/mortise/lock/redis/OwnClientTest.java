@@ -13,13 +13,16 @@ import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.tck.TcpProxy;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.Semaphore;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.providers.ConnectionProvider;
 
 /** What the application's own client is, and stays, whatever befalls the locks over it. */
 class OwnClientTest {
@@ -93,6 +96,43 @@ class OwnClientTest {
             assertThat(client.ping()).isEqualTo("PONG");
             assertThat(backend.renew(List.of(held)).live()).hasSize(1);
             assertThat(backend.release(held.claim())).isTrue();
+        }
+    }
+
+    /** Whoever gave up waiting for it has gone; it is the pool's all the same. */
+    @Test
+    void aConnectionThatComesTooLateIsGivenBack() throws Exception {
+        try (RedisClient client = client(8, Duration.ofSeconds(10))) {
+            Semaphore slow = new Semaphore(1_000);
+            ConnectionProvider provider = new ConnectionProvider() {
+                @Override
+                public Connection getConnection() {
+                    slow.acquireUninterruptibly();
+                    return client.getPool().getResource();
+                }
+
+                @Override
+                public Connection getConnection(CommandArguments arguments) {
+                    return getConnection();
+                }
+
+                @Override
+                public void close() {}
+            };
+            try (LockBackend backend =
+                    RedisLocks.over(provider, Keys.PREFIX, BackendContext.of(System::nanoTime, CALL_TIMEOUT))) {
+                int permits = slow.drainPermits();
+                for (int i = 0; i < 3; i++) {
+                    assertThatThrownBy(() -> backend.acquire(claim("a"), Duration.ZERO))
+                            .isInstanceOf(LockStoreException.class);
+                }
+                slow.release(permits);
+                await().atMost(Duration.ofSeconds(20)).until(() -> !slow.hasQueuedThreads());
+                await().atMost(Duration.ofSeconds(20))
+                        .until(() -> client.getPool().getBorrowedCount() > 3
+                                && client.getPool().getNumActive() == 0);
+                assertThat(client.getPool().getDestroyedCount()).isZero();
+            }
         }
     }
 
