@@ -1,6 +1,7 @@
 package dev.mortise.lock.redis;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -35,6 +36,9 @@ final class Link {
 
     /** When it was last used, by {@link System#nanoTime}. */
     long used;
+
+    /** Whether its server is asked for what another still keeps. ASKING is for one request, so it precedes each. */
+    boolean asking;
 
     Link(Servers.Server server) {
         this.server = server;
@@ -97,11 +101,26 @@ final class Link {
         server.watch();
         try {
             c.setSoTimeout((int) Math.min(Integer.MAX_VALUE, TimeUnit.NANOSECONDS.toMillis(left) + 1));
-            requests.forEach(c::sendCommand);
-            return c.getMany(requests.size());
+            for (CommandArguments request : requests) {
+                if (asking) {
+                    c.sendCommand(Protocol.Command.ASKING);
+                }
+                c.sendCommand(request);
+            }
+            return asking ? withoutAsking(c.getMany(2 * requests.size())) : c.getMany(requests.size());
         } finally {
             disarm();
         }
+    }
+
+    private static List<Object> withoutAsking(List<Object> all) {
+        List<Object> answers = new ArrayList<>();
+        for (int i = 0; i < all.size(); i += 2) {
+            // Who may not ask is sent back where he came from, which says less.
+            boolean refused = all.get(i) instanceof JedisDataException && all.get(i + 1) instanceof JedisDataException;
+            answers.add(all.get(refused ? i : i + 1));
+        }
+        return answers;
     }
 
     /** The same for one request; an error that the server answered is thrown. */

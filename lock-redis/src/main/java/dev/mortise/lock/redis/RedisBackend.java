@@ -29,9 +29,11 @@ import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Protocol;
+import redis.clients.jedis.exceptions.JedisAskDataException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
+import redis.clients.jedis.exceptions.JedisRedirectionException;
 
 /**
  * Locks in one Redis. A claim is a key with an owner, a token and an end by the server's clock; each step is one script,
@@ -114,17 +116,32 @@ final class RedisBackend implements LockBackend {
     RedisBackend probed(Probe probe) {
         boolean fine = false;
         try (Wait wait = Wait.uninterruptible(context.callTimeout())) {
-            for (HostAndPort each : servers.all(wait)) {
-                Link link = servers.open(each, wait);
+            Collection<HostAndPort> all = servers.all(wait);
+            // One that hangs leaves the others their share.
+            Duration share = all.size() == 1
+                    ? context.callTimeout()
+                    : context.callTimeout().dividedBy(Math.min(4, all.size() + 1));
+            int looked = 0;
+            Trouble silent = null;
+            for (HostAndPort each : all) {
                 try {
-                    probe.look(link, wait);
-                } catch (JedisDataException e) {
-                    throw Trouble.answered(e);
-                } catch (JedisException e) {
-                    throw Trouble.disconnected(e, false, each.toString());
-                } finally {
-                    servers.giveBack(link);
+                    look(probe, each, wait.part(share));
+                    looked++;
+                } catch (Trouble e) {
+                    if (!e.isSilence()) {
+                        throw e;
+                    }
+                    silent = e;
+                    if (all.size() > 1) {
+                        LOG.log(
+                                Level.WARNING,
+                                store + ": " + each + " cannot be reached (" + e.getMessage()
+                                        + "); it was not checked, and its names cannot be locked meanwhile");
+                    }
                 }
+            }
+            if (looked == 0 && silent != null) {
+                throw silent;
             }
             fine = true;
             return this;
@@ -136,6 +153,19 @@ final class RedisBackend implements LockBackend {
             if (!fine) {
                 close();
             }
+        }
+    }
+
+    private void look(Probe probe, HostAndPort at, Wait wait) throws Trouble, InterruptedException {
+        Link link = servers.open(at, wait);
+        try {
+            probe.look(link, wait);
+        } catch (JedisDataException e) {
+            throw Trouble.answered(e);
+        } catch (JedisException e) {
+            throw Trouble.disconnected(e, false, at.toString());
+        } finally {
+            servers.giveBack(link);
         }
     }
 
@@ -453,11 +483,59 @@ final class RedisBackend implements LockBackend {
         }
     }
 
-    /** These are at one server. */
+    /** These are at one server; or some are elsewhere by now, where it says so. */
     private void renew(List<Asked> group, Wait wait, Answers answers) throws Trouble, InterruptedException {
-        servers.call(Servers.Lane.RENEWALS, group.get(0).slot(), wait, (link, limit) -> {
+        Elsewhere elsewhere = new Elsewhere();
+        renew(group, null, wait, answers, elsewhere);
+        if (elsewhere.isNone()) {
+            return;
+        }
+        // Those that were answered must not wait for long.
+        Wait some = wait.part(context.callTimeout().dividedBy(4));
+        for (List<Asked> moved : elsewhere.moved.values()) {
+            follow(moved, null, some, answers);
+        }
+        for (Map.Entry<HostAndPort, List<Asked>> asked : elsewhere.asked.entrySet()) {
+            follow(asked.getValue(), asked.getKey(), some, answers);
+        }
+    }
+
+    /** Once; who is sent on again is left unknown, and asked for with the next renewal. */
+    private void follow(List<Asked> group, @Nullable HostAndPort first, Wait wait, Answers answers)
+            throws InterruptedException {
+        try {
+            renew(group, first, wait, answers, new Elsewhere());
+        } catch (Trouble e) {
+            answers.failed(e);
+        }
+    }
+
+    /** What is, or is on its way, elsewhere. */
+    private static final class Elsewhere {
+        final Map<HostAndPort, List<Asked>> moved = new LinkedHashMap<>();
+        final Map<HostAndPort, List<Asked>> asked = new LinkedHashMap<>();
+
+        boolean isNone() {
+            return moved.isEmpty() && asked.isEmpty();
+        }
+
+        /** False if the error says nothing of that. */
+        boolean note(List<Asked> batch, JedisDataException error) {
+            if (!(error instanceof JedisRedirectionException to)) {
+                return false;
+            }
+            (error instanceof JedisAskDataException ? asked : moved)
+                    .computeIfAbsent(to.getTargetNode(), at -> new ArrayList<>())
+                    .addAll(batch);
+            return true;
+        }
+    }
+
+    private void renew(List<Asked> group, @Nullable HostAndPort first, Wait wait, Answers answers, Elsewhere elsewhere)
+            throws Trouble, InterruptedException {
+        List<List<Asked>> batches = batches(group);
+        servers.call(Servers.Lane.RENEWALS, group.get(0).slot(), first, wait, (link, limit) -> {
             long since = context.nanoTime();
-            List<List<Asked>> batches = batches(group);
             List<Object> all = renewed(link, limit, batches);
             boolean durable = replicas == 0 || waitForReplicas(link, limit) >= replicas;
             JedisDataException error = null;
@@ -467,11 +545,14 @@ final class RedisBackend implements LockBackend {
                     answered = true;
                     note(batches.get(i), leases, since, durable, answers);
                 } else if (all.get(i) instanceof JedisDataException e) {
-                    error = e;
                     servers.learn(batches.get(i).get(0).slot(), link, e);
+                    // A single one goes where it is told by itself.
+                    if (!slotted || batches.size() == 1 || !elsewhere.note(batches.get(i), e)) {
+                        error = e;
+                    }
                 }
             }
-            if (!answered && error != null) {
+            if (!answered && error != null && elsewhere.isNone()) {
                 throw error;
             }
             return true;

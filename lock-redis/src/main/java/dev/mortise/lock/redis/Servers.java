@@ -21,10 +21,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
-import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.Protocol;
 import redis.clients.jedis.exceptions.JedisAskDataException;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
@@ -179,10 +177,26 @@ final class Servers implements AutoCloseable {
      * @throws Trouble if there was no usable answer
      */
     <T> T call(Lane lane, int slot, Wait wait, Exchange<T> exchange) throws Trouble, InterruptedException {
-        HostAndPort asked = null;
+        return call(lane, slot, null, wait, exchange);
+    }
+
+    /**
+     * The same, at first with the server that is to keep this slot, where the one that still keeps it said so.
+     *
+     * @param first null for the one that keeps it
+     */
+    <T> T call(Lane lane, int slot, @Nullable HostAndPort first, Wait wait, Exchange<T> exchange)
+            throws Trouble, InterruptedException {
+        HostAndPort asked = first;
         boolean moved = false;
+        Trouble before = null;
         while (true) {
-            Server server = server(asked == null ? locate(slot, wait) : asked);
+            Server server;
+            try {
+                server = server(asked == null ? locate(slot, wait) : asked);
+            } catch (Trouble e) {
+                throw e.after(before);
+            }
             boolean asking = asked != null;
             asked = null;
             boolean sent = false;
@@ -198,9 +212,7 @@ final class Servers implements AutoCloseable {
             Link link = null;
             try {
                 link = link(server, wait);
-                if (asking) {
-                    Object unused = link.exchange(wait, new CommandArguments(Protocol.Command.ASKING));
-                }
+                link.asking = asking;
                 sent = true;
                 return exchange.on(link, wait);
             } catch (JedisAskDataException e) {
@@ -219,6 +231,7 @@ final class Servers implements AutoCloseable {
                 if (!layout.changes() || !NOT_THE_MASTER.contains(Trouble.code(e)) || wait.left() <= PAUSE) {
                     throw Trouble.answered(e);
                 }
+                before = before == null ? Trouble.answered(e) : before;
                 layout.forget(server.at);
                 // Its other connections are to a server that others have left, too.
                 dropIdle(server);
@@ -232,9 +245,11 @@ final class Servers implements AutoCloseable {
                 if (closed) {
                     throw sent ? Trouble.disconnected(e, true, server.at.toString()) : closed();
                 }
+                Trouble trouble = Trouble.disconnected(e, sent, server.at.toString());
                 if (sent || !layout.changes() || wait.left() <= PAUSE) {
-                    throw Trouble.disconnected(e, sent, server.at.toString());
+                    throw trouble.after(before);
                 }
+                before = before == null ? trouble : before;
                 wait.pause(PAUSE);
             } catch (ClassCastException | IndexOutOfBoundsException | NumberFormatException e) {
                 if (link != null) {
@@ -243,6 +258,7 @@ final class Servers implements AutoCloseable {
                 throw new Trouble("an answer without sense from " + server.at, "see what answers there", sent, e);
             } finally {
                 if (link != null) {
+                    link.asking = false;
                     giveBack(link);
                 }
                 server.lane(lane).release();
@@ -264,15 +280,18 @@ final class Servers implements AutoCloseable {
         if (known != null) {
             return known;
         }
+        Trouble before = null;
         while (true) {
             try {
                 return aside(wait, () -> layout.lookUp(slot), found -> {});
             } catch (JedisDataException e) {
                 throw Trouble.answered(e);
             } catch (JedisException e) {
+                Trouble trouble = Trouble.disconnected(e, false, "the servers");
                 if (wait.left() <= PAUSE) {
-                    throw Trouble.disconnected(e, false, "the servers");
+                    throw trouble.after(before);
                 }
+                before = before == null ? trouble : before;
                 wait.pause(PAUSE);
             }
         }
@@ -305,9 +324,40 @@ final class Servers implements AutoCloseable {
         return open(server, wait);
     }
 
-    /** A connection for hints, to any server: what is published at one is told by all. To be given back. */
+    /**
+     * A connection for hints, to any server: what is published at one is told by all. Where the first cannot be reached, to
+     * another: a Cluster goes on naming one that is down. To be given back.
+     */
     Link openForHints(Wait wait) throws Trouble, InterruptedException {
-        return open(locate(ThreadLocalRandom.current().nextInt(Keys.SLOTS), wait), wait);
+        HostAndPort any = another(null);
+        HostAndPort first = any == null ? locate(ThreadLocalRandom.current().nextInt(Keys.SLOTS), wait) : any;
+        HostAndPort second = another(first);
+        if (second == null) {
+            return open(first, wait);
+        }
+        try {
+            return open(first, wait.part(Duration.ofNanos(Math.max(1, wait.left() / 2))));
+        } catch (Trouble e) {
+            if (!e.isSilence() || closed) {
+                throw e;
+            }
+            try {
+                return open(second, wait);
+            } catch (Trouble again) {
+                throw again.after(e);
+            }
+        }
+    }
+
+    /** One that is known, not this one; null if a few guesses do not find any. */
+    private @Nullable HostAndPort another(@Nullable HostAndPort not) {
+        for (int i = 0; i < 64; i++) {
+            HostAndPort at = layout.known(ThreadLocalRandom.current().nextInt(Keys.SLOTS));
+            if (at != null && !at.equals(not)) {
+                return at;
+            }
+        }
+        return null;
     }
 
     /** A connection that is nobody else's. To be given back. */

@@ -21,6 +21,9 @@ final class Trouble extends Exception {
     private final String advice;
     private final boolean effect;
 
+    /** Whether nothing was heard from a server: then an earlier trouble of the same call may say more. */
+    private boolean silent;
+
     Trouble(String what, String advice, boolean effect, @Nullable Throwable cause) {
         super(what, cause);
         this.advice = advice;
@@ -33,6 +36,22 @@ final class Trouble extends Exception {
 
     boolean mayHaveTakenEffect() {
         return effect;
+    }
+
+    /** Whether the server could not be reached, or did not answer; not that it refused. */
+    boolean isSilence() {
+        return silent;
+    }
+
+    /** The same, where a call was repeated and then ran out of time: with what it met first. */
+    Trouble after(@Nullable Trouble first) {
+        if (!silent || first == null || String.valueOf(getMessage()).contains(String.valueOf(first.getMessage()))) {
+            return this;
+        }
+        Trouble both =
+                new Trouble(getMessage() + "; before that: " + first.getMessage(), first.advice, effect, getCause());
+        both.silent = true;
+        return both;
     }
 
     /** The code of an error that did nothing, or an empty text. */
@@ -92,6 +111,8 @@ final class Trouble extends Exception {
         String what = root instanceof java.net.SocketTimeoutException
                 ? "no answer in time from " + server
                 : server + ": " + (root.getMessage() == null ? root.toString() : root.getMessage());
-        return new Trouble(what, "check that the server runs and can be reached", effect, error);
+        Trouble trouble = new Trouble(what, "check that the server runs and can be reached", effect, error);
+        trouble.silent = true;
+        return trouble;
     }
 }

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
+import org.jspecify.annotations.Nullable;
 
 /** The time limit of one call, in real time and not in the ticker's, which a test may have stopped. For one thread. */
 final class Wait implements AutoCloseable {
@@ -14,16 +15,21 @@ final class Wait implements AutoCloseable {
 
     private final long end;
     private final boolean interruptibly;
+
+    /** Which it is a part of; the one to give an interrupt back. */
+    private final @Nullable Wait whole;
+
     private boolean interrupted;
 
-    private Wait(long end, boolean interruptibly) {
+    private Wait(long end, boolean interruptibly, @Nullable Wait whole) {
         this.end = end;
         this.interruptibly = interruptibly;
+        this.whole = whole;
     }
 
     /** An interrupt ends it. */
     static Wait interruptible(Duration length) {
-        return new Wait(end(length), true);
+        return new Wait(end(length), true, null);
     }
 
     /**
@@ -31,7 +37,7 @@ final class Wait implements AutoCloseable {
      * because a virtual thread that has it closes each socket that it reads from.
      */
     static Wait uninterruptible(Duration length) {
-        Wait wait = new Wait(end(length), false);
+        Wait wait = new Wait(end(length), false, null);
         wait.interrupted = Thread.interrupted();
         return wait;
     }
@@ -40,11 +46,10 @@ final class Wait implements AutoCloseable {
         return System.nanoTime() + (length.compareTo(FOREVER) < 0 ? length : FOREVER).toNanos();
     }
 
-    /** A part of this wait, for at most so long from now. */
+    /** A part of this wait, for at most so long from now. Not to be closed. */
     Wait part(Duration length) {
         long part = end(length);
-        Wait wait = new Wait(part - end < 0 ? part : end, interruptibly);
-        return wait;
+        return new Wait(part - end < 0 ? part : end, interruptibly, this);
     }
 
     long end() {
@@ -121,6 +126,9 @@ final class Wait implements AutoCloseable {
             throw e;
         }
         interrupted = true;
+        if (whole != null) {
+            whole.note(e);
+        }
     }
 
     /** Gives the thread back an interrupt that came meanwhile. */

@@ -289,9 +289,10 @@ class ClusterTest {
         beginMove(name, from, to);
         try {
             moveKeys(name, from, to);
-            // What it says at the end of its time may be that there is no more time.
+            // At the end of its time there is none for a connection; that is not what is said alone.
             assertThatThrownBy(() -> backend.acquire(claim(name), Duration.ZERO))
-                    .isInstanceOf(LockStoreException.class);
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("TRYAGAIN");
             assertThat(to.info("errorstats")).containsKey("errorstat_TRYAGAIN");
             CompletableFuture<Boolean> release = CompletableFuture.supplyAsync(() -> backend.release(held.claim()));
             await().until(() -> to.info("stats").get("total_error_replies") != null
@@ -303,6 +304,54 @@ class ClusterTest {
             endMove(name, from, to);
             moveBack(name, to, from);
         }
+    }
+
+    /** Names of the first server, of which the second has moved to another while its slot is still open. */
+    private List<Grant> inAnOpenMove(RedisServer from, RedisServer to) throws InterruptedException {
+        List<Grant> held = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            held.add(acquire(cluster.name(0, 10 + i)));
+        }
+        beginMove(held.get(1).name(), from, to);
+        moveKeys(held.get(1).name(), from, to);
+        return held;
+    }
+
+    /** An operator may leave a slot so for hours: each renewal follows it, alone or with others, and also without script. */
+    @Test
+    void renewalsFollowAnOpenMove() throws Exception {
+        RedisServer from = cluster.masters.get(0);
+        RedisServer to = cluster.masters.get(1);
+        List<Grant> held = inAnOpenMove(from, to);
+        try {
+            to.ask("SCRIPT", "FLUSH");
+            assertThat(backend.renew(held.subList(1, 2)).live()).hasSize(1);
+            to.ask("SCRIPT", "FLUSH");
+            assertThat(backend.renew(held).live()).hasSize(3);
+            assertThat(backend.renew(held).live()).hasSize(3);
+        } finally {
+            endMove(held.get(1).name(), from, to);
+        }
+        try {
+            // And what has moved for good is asked for where it is now, in the same call.
+            assertThat(backend.renew(held).live()).hasSize(3);
+        } finally {
+            moveBack(held.get(1).name(), to, from);
+        }
+    }
+
+    /** A client of one server that is one of several, which it could not know: it does not ask again and again. */
+    @Test
+    void movedIsNotAskedAgainAndAgain() {
+        RedisServer one = cluster.masters.get(0);
+        RightsTest.user(one, "least", "secret", RightsTest.RIGHTS);
+        try (LockBackend other = RedisStore.connect(
+                one.port(), RedisStore.CALL_TIMEOUT, Map.of("user", "least", "password", "secret"))) {
+            assertThatThrownBy(() -> other.acquire(claim(cluster.name(1, 0)), Duration.ZERO))
+                    .isInstanceOf(LockStoreException.class)
+                    .hasMessageContaining("redis+cluster://");
+        }
+        assertThat(one.info("errorstats")).containsEntry("errorstat_MOVED", "count=1");
     }
 
     /** A wrong map of the slots costs one more question, once. */
@@ -376,7 +425,20 @@ class ClusterTest {
             }
             assertThatThrownBy(() -> backend.acquire(claim(lost), Duration.ZERO))
                     .isInstanceOf(LockStoreException.class)
-                    .hasMessageContaining("acquire " + lost);
+                    .hasMessageContaining("acquire " + lost)
+                    .hasMessageContaining("Connection refused");
+            // Nor does it keep new clients from starting, or their waiters from hearing of releases.
+            for (int i = 0; i < 8; i++) {
+                try (LockBackend other = cluster.connect()) {
+                    Duration patience = Duration.ofMillis(100);
+                    long start = System.nanoTime();
+                    assertThat(other.acquire(claim(grants.get(0).name()), patience)
+                                    .grant())
+                            .isEmpty();
+                    // Where nobody tells of releases, it would have come back at once.
+                    assertThat(System.nanoTime() - start).isGreaterThanOrEqualTo(patience.toNanos());
+                }
+            }
             // Its waiters and those of the others are told of releases still.
             CompletableFuture<Attempt> wait = waiting(backend, grants.get(0).name());
             await().atMost(Duration.ofSeconds(30))
