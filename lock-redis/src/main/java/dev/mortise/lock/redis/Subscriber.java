@@ -327,7 +327,9 @@ final class Subscriber {
                 told |= refused;
                 LOG.log(
                         refused ? Level.WARNING : Level.DEBUG,
-                        "the connection for hints of releases; without it waiters ask again and again",
+                        "waiters cannot be told of releases (" + e.getMessage()
+                                + "); they ask again and again. The rights"
+                                + " that a user needs are listed in docs/stores/redis.md",
                         e);
             }
             pause = worked ? FIRST_PAUSE : Math.min(LONGEST_PAUSE, pause * 2);

@@ -316,7 +316,8 @@ class RightsTest {
         assertThat(warnings().stream()
                         .filter(line -> line.contains("subscribe"))
                         .toList())
-                .hasSize(1);
+                .hasSize(1)
+                .allMatch(line -> line.contains("docs/stores/redis.md"));
     }
 
     @Test
