@@ -14,6 +14,7 @@ import dev.mortise.lock.tck.TcpProxy;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -22,6 +23,7 @@ import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.providers.ConnectionProvider;
 
 /** What the application's own client is, and stays, whatever befalls the locks over it. */
@@ -132,6 +134,45 @@ class OwnClientTest {
                         .until(() -> client.getPool().getBorrowedCount() > 3
                                 && client.getPool().getNumActive() == 0);
                 assertThat(client.getPool().getDestroyedCount()).isZero();
+            }
+        }
+    }
+
+    /** Why a call was repeated says more than that there was no time for it to be repeated once more. */
+    @Test
+    void theFirstFailureIsNotForgotten() throws Exception {
+        try (RedisClient client = client(8, Duration.ofSeconds(10))) {
+            AtomicInteger borrowed = new AtomicInteger(-1_000);
+            Semaphore slow = new Semaphore(0);
+            ConnectionProvider provider = new ConnectionProvider() {
+                @Override
+                public Connection getConnection() {
+                    int number = borrowed.incrementAndGet();
+                    if (number == 1) {
+                        throw new JedisConnectionException("the reason");
+                    }
+                    if (number > 1) {
+                        slow.acquireUninterruptibly();
+                    }
+                    return client.getPool().getResource();
+                }
+
+                @Override
+                public Connection getConnection(CommandArguments arguments) {
+                    return getConnection();
+                }
+
+                @Override
+                public void close() {}
+            };
+            try (LockBackend backend =
+                    RedisLocks.over(provider, Keys.PREFIX, BackendContext.of(System::nanoTime, CALL_TIMEOUT))) {
+                borrowed.set(0);
+                LockStoreException e = catchThrowableOfType(
+                        LockStoreException.class, () -> backend.acquire(claim("a"), Duration.ZERO));
+                slow.release(1_000);
+                assertThat(e.getMessage()).contains("no connection in time; before that: ", "the reason");
+                assertThat(e.mayHaveTakenEffect()).isFalse();
             }
         }
     }
