@@ -151,11 +151,19 @@ class WaitingTest {
         }
     }
 
+    /** Until hints come: on a busy machine a short time may be over before. */
+    private void waitInVain(String name) throws InterruptedException {
+        do {
+            assertThat(waiter.acquire(ScriptsTest.claim(name), Duration.ofMillis(300))
+                            .grant())
+                    .isEmpty();
+        } while (channels().size() != 1);
+    }
+
     @Test
     void theConnectionIsGivenUpWhenNobodyWaits() throws Exception {
         Grant held = hold("a");
-        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ofMillis(50)).grant())
-                .isEmpty();
+        waitInVain("a");
         assertThat(subscribers()).isEqualTo(1);
         await().atMost(Duration.ofSeconds(30)).until(() -> channels().isEmpty() && subscribers() == 0);
         // And comes back.
@@ -168,8 +176,7 @@ class WaitingTest {
     @Test
     void aKeptSubscriptionSavesTheSecondQuestion() throws Exception {
         Grant held = hold("a");
-        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ofMillis(50)).grant())
-                .isEmpty();
+        waitInVain("a");
         store.server.ask("CONFIG", "RESETSTAT");
         Future<Attempt> wait = wait("a", LONG);
         await().until(() -> tries() == 1);
