@@ -1,6 +1,8 @@
 package dev.mortise.lock.redis;
 
 import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -21,12 +23,15 @@ import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.Protocol;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * Makes connections of our own. The sockets too: Jedis shows its own to nobody before the TLS handshake and the login
  * are over, and so nobody could end these. For any thread.
  */
 final class Dialer implements Servers.Opener {
+    private static final Logger LOG = System.getLogger(Dialer.class.getName());
+
     private final JedisClientConfig config;
     private final int timeout;
     private final @Nullable Tls tls;
@@ -114,8 +119,17 @@ final class Dialer implements Servers.Opener {
                     e);
         } finally {
             if (!fine && connection != null) {
-                connection.close();
+                abandon(connection);
             }
+        }
+    }
+
+    /** Closing sends what could not be sent, and would fail with less than the reason that is already known. */
+    private static void abandon(Connection connection) {
+        try {
+            connection.close();
+        } catch (JedisException e) {
+            LOG.log(Level.DEBUG, "closing a connection that was refused", e);
         }
     }
 
