@@ -72,20 +72,22 @@ class ClusterTest {
     private static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
         Claim claim = claim(name);
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        return CompletableFuture.supplyAsync(() -> {
-            try {
-                while (true) {
-                    long left = end - System.nanoTime();
-                    Attempt attempt = backend.acquire(claim, Duration.ofNanos(Math.max(0, left)));
-                    if (attempt.grant().isPresent() || left <= 0) {
-                        return attempt;
+        return CompletableFuture.supplyAsync(
+                () -> {
+                    try {
+                        while (true) {
+                            long left = end - System.nanoTime();
+                            Attempt attempt = backend.acquire(claim, Duration.ofNanos(Math.max(0, left)));
+                            if (attempt.grant().isPresent() || left <= 0) {
+                                return attempt;
+                            }
+                            TimeUnit.NANOSECONDS.sleep(attempt.pause().toNanos());
+                        }
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
                     }
-                    TimeUnit.NANOSECONDS.sleep(attempt.pause().toNanos());
-                }
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
-        });
+                },
+                RedisStore::inAThread);
     }
 
     @Test

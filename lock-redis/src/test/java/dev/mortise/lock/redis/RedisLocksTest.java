@@ -42,15 +42,17 @@ class RedisLocksTest {
         Grant grant =
                 backend.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant().orElseThrow();
         assertThat(backend.renew(List.of(grant)).live()).hasSize(1);
-        CompletableFuture<Grant> waits = CompletableFuture.supplyAsync(() -> {
-            try {
-                return backend.acquire(ScriptsTest.claim("a"), Duration.ofSeconds(20))
-                        .grant()
-                        .orElseThrow();
-            } catch (InterruptedException e) {
-                throw new IllegalStateException(e);
-            }
-        });
+        CompletableFuture<Grant> waits = CompletableFuture.supplyAsync(
+                () -> {
+                    try {
+                        return backend.acquire(ScriptsTest.claim("a"), Duration.ofSeconds(20))
+                                .grant()
+                                .orElseThrow();
+                    } catch (InterruptedException e) {
+                        throw new IllegalStateException(e);
+                    }
+                },
+                RedisStore::inAThread);
         TimeUnit.MILLISECONDS.sleep(200);
         assertThat(backend.release(grant.claim())).isTrue();
         Grant next = waits.get(10, TimeUnit.SECONDS);

@@ -46,6 +46,13 @@ final class RedisStore implements Store {
         return backend;
     }
 
+    /** For work that waits: since JDK 25 all futures share a pool, on a small machine with one thread. */
+    static void inAThread(Runnable work) {
+        Thread thread = new Thread(work, "test");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
     static RedisBackend connect(int port, Duration callTimeout, Map<String, String> options) {
         LockBackend backend = new RedisProvider()
                 .open(

@@ -151,13 +151,15 @@ class RightsTest {
     }
 
     private static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
-        return CompletableFuture.supplyAsync(() -> {
-            try {
-                return backend.acquire(claim(name), Duration.ofSeconds(20));
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
-        });
+        return CompletableFuture.supplyAsync(
+                () -> {
+                    try {
+                        return backend.acquire(claim(name), Duration.ofSeconds(20));
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
+                    }
+                },
+                RedisStore::inAThread);
     }
 
     /** All that a backend does, and all of it well. */

@@ -111,13 +111,15 @@ class TlsTest {
     private static void locks(LockBackend backend) throws Exception {
         Claim claim = claim("a");
         Grant grant = backend.acquire(claim, Duration.ZERO).grant().orElseThrow();
-        CompletableFuture<Attempt> wait = CompletableFuture.supplyAsync(() -> {
-            try {
-                return backend.acquire(claim("a"), Duration.ofSeconds(30));
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
-        });
+        CompletableFuture<Attempt> wait = CompletableFuture.supplyAsync(
+                () -> {
+                    try {
+                        return backend.acquire(claim("a"), Duration.ofSeconds(30));
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
+                    }
+                },
+                RedisStore::inAThread);
         assertThat(backend.renew(List.of(grant)).live()).hasSize(1);
         assertThat(backend.release(claim)).isTrue();
         Grant next = wait.get(30, TimeUnit.SECONDS).grant().orElseThrow();

@@ -244,19 +244,21 @@ class ClockTest {
                     List<CompletableFuture<Boolean>> both = new ArrayList<>();
                     for (Client client : List.of(a, b)) {
                         String owner = "o" + i + (client == a ? "a" : "b");
-                        both.add(CompletableFuture.supplyAsync(() -> {
-                            try {
-                                if (client.acquire(name, owner) instanceof Outcome.Granted g) {
-                                    assertThat(tokens.putIfAbsent(g.token(), owner))
-                                            .as("one token twice")
-                                            .isNull();
-                                    return true;
-                                }
-                                return false;
-                            } catch (Exception e) {
-                                throw new AssertionError(e);
-                            }
-                        }));
+                        both.add(CompletableFuture.supplyAsync(
+                                () -> {
+                                    try {
+                                        if (client.acquire(name, owner) instanceof Outcome.Granted g) {
+                                            assertThat(tokens.putIfAbsent(g.token(), owner))
+                                                    .as("one token twice")
+                                                    .isNull();
+                                            return true;
+                                        }
+                                        return false;
+                                    } catch (Exception e) {
+                                        throw new AssertionError(e);
+                                    }
+                                },
+                                work -> new Thread(work).start()));
                     }
                     for (CompletableFuture<Boolean> each : both) {
                         granted += each.get() ? 1 : 0;
