@@ -3,6 +3,7 @@ package dev.mortise.lock.redis;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
+import dev.mortise.lock.Certificates;
 import dev.mortise.lock.LockStoreException;
 import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.BackendContext;

@@ -1,4 +1,4 @@
-package dev.mortise.lock.redis;
+package dev.mortise.lock;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -16,34 +16,34 @@ import java.util.List;
 import java.util.Objects;
 
 /** Certificates of an authority of the tests' own, and of another, as PEM files in a folder. Made by the JDK's keytool. */
-final class Certificates {
+public final class Certificates {
     private static final String PASSWORD = "only-for-tests";
 
     private final Path folder;
 
     /** Makes them all, for servers on the loopback. */
-    Certificates(Path folder) {
+    public Certificates(Path folder) {
         this.folder = folder;
         authority("ca");
         authority("other-ca");
         signed("server", "ca", "-ext", "san=dns:localhost,ip:127.0.0.1");
-        signed("elsewhere", "ca", "-ext", "san=dns:redis.example.com");
+        signed("elsewhere", "ca", "-ext", "san=dns:elsewhere.example.com");
         signed("client", "ca");
         signed("other-client", "other-ca");
     }
 
     /** The certificate. */
-    Path pem(String name) {
+    public Path pem(String name) {
         return folder.resolve(name + ".crt");
     }
 
     /** Its private key. */
-    Path key(String name) {
+    public Path key(String name) {
         return folder.resolve(name + ".key");
     }
 
     /** Both in one file. */
-    Path both(String name) {
+    public Path both(String name) {
         return folder.resolve(name + ".pem");
     }
 
