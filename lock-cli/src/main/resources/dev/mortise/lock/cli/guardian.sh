@@ -92,9 +92,9 @@ terminate() {
   strike TERM
   strike CONT
   # Where no process can be started, dash gives up (and kills, see EXIT); bash tries for 15 s, and KILL would be late.
+  # Aside, because to look at all processes of a busy machine can take longer than the grace. Not with the gate open.
   if [ -z "${BASH_VERSION-}" ]; then
-    spread TERM
-    spread CONT
+    { spread TERM; spread CONT; } 3>&- &
   fi
 }
 

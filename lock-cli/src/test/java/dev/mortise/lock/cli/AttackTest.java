@@ -29,13 +29,17 @@ class AttackTest {
     private static final int AT_A_TIME = 3;
     private static final Duration LENGTH = Duration.ofSeconds(Integer.getInteger("mortise.attack.seconds", 45));
 
-    /** The number on every line is the command's token: never a smaller one than on the line before. */
-    private static final String COMMAND =
-            "beat() { trap '' TERM; while :; do echo $MORTISE_TOKEN >>\"$0\"; sleep 0.02; done; };"
-                    + " beat & echo $MORTISE_TOKEN >>\"$0\"; echo in; sleep 0.5; sleep 0.$1; echo $MORTISE_TOKEN >>\"$0\"";
+    /**
+     * The first number on every line is the command's token: never a smaller one than on the line before. The second is the
+     * time on the machine's uptime clock, read shortly before the line was written.
+     */
+    private static final String COMMAND = "line() { read -r up rest </proc/uptime; echo $MORTISE_TOKEN $up >>\"$0\"; };"
+            + " beat() { trap '' TERM; while :; do line; sleep 0.02; done; };"
+            + " beat & line; echo in; sleep 0.5; sleep 0.$1; line";
 
     private final Processes processes = new Processes();
     private final Map<String, Integer> done = new TreeMap<>();
+    private final List<String> story = new ArrayList<>();
 
     @TempDir
     Path folder;
@@ -69,10 +73,15 @@ class AttackTest {
         assertThat(Mortise.tmp(folder)).isEmptyDirectory();
         long last = 0;
         int commands = 0;
-        for (String line : Files.readAllLines(folder.resolve("log"))) {
-            long token = Long.parseLong(line);
+        List<String> lines = Files.readAllLines(folder.resolve("log"));
+        for (int i = 0; i < lines.size(); i++) {
+            long token = Long.parseLong(lines.get(i).split(" ", 2)[0]);
             assertThat(token)
-                    .as("seed %s: a command went on beside the next", seed)
+                    .as(
+                            "seed %s: a command went on beside the next:%n%s%nand what was done:%n%s",
+                            seed,
+                            String.join("\n", lines.subList(Math.max(0, i - 20), Math.min(lines.size(), i + 20))),
+                            String.join("\n", story))
                     .isGreaterThanOrEqualTo(last);
             commands += token > last ? 1 : 0;
             last = token;
@@ -124,6 +133,7 @@ class AttackTest {
             guardian = child(mortise, "guardian");
         }
         String what;
+        long from = Machine.uptime();
         switch (random.nextInt(6)) {
             case 0, 1, 2 -> {
                 what = "kill";
@@ -148,6 +158,8 @@ class AttackTest {
         }
         synchronized (done) {
             done.merge(when + ": " + what, 1, Integer::sum);
+            story.add(from / 100.0 + " to " + Machine.uptime() / 100.0 + ": " + mortise.pid() + ", " + when + ": "
+                    + what);
         }
         if (!mortise.process.waitFor(60, TimeUnit.SECONDS)) {
             throw new AssertionError("stuck after " + when + ": " + what + ": " + mortise.out() + mortise.err());

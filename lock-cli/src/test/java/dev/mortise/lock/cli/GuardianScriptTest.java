@@ -383,6 +383,28 @@ class GuardianScriptTest {
     }
 
     /** What a shell with job control has put into groups of its own belongs to the command, too. */
+    /** To look for the command's processes takes a program or two, and each takes long where there is much to do. */
+    private void slowLooks() throws IOException {
+        Path cat = Files.writeString(
+                folder.resolve("bin").resolve("cat"), "#!/bin/sh\n/bin/sleep 4\nexec /bin/cat \"$@\"\n");
+        Files.setPosixFilePermissions(cat, PosixFilePermissions.fromString("rwxr-xr-x"));
+    }
+
+    @Test
+    void slowLooksDoNotDelayTheKill() throws Exception {
+        slowLooks();
+        long end = run(200, STUBBORN);
+        assertThat(awaitCommandGone()).isLessThan(end + NOISE);
+    }
+
+    @Test
+    void slowLooksDoNotDelayTheKillAfterEndOfFile() throws Exception {
+        slowLooks();
+        long end = run(200, STUBBORN);
+        in.close();
+        assertThat(awaitCommandGone()).isLessThan(end + NOISE);
+    }
+
     @Test
     void otherGroupsOfTheSession() throws Exception {
         long end = run(
