@@ -385,7 +385,6 @@ class GuardianScriptTest {
         assertThat(awaitCommandGone()).isLessThanOrEqualTo(end + NOISE);
     }
 
-    /** What a shell with job control has put into groups of its own belongs to the command, too. */
     /** To look for the command's processes takes a program or two, and each takes long where there is much to do. */
     private void slowLooks() throws IOException {
         Path cat = Files.writeString(
@@ -408,6 +407,7 @@ class GuardianScriptTest {
         assertThat(awaitCommandGone()).isLessThan(end + NOISE);
     }
 
+    /** What a shell with job control has put into groups of its own belongs to the command, too. */
     @Test
     void otherGroupsOfTheSession() throws Exception {
         long end = run(
