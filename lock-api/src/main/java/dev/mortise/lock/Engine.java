@@ -461,7 +461,21 @@ final class Engine {
         try {
             if (held && hold.state == Hold.State.HELD) {
                 end(hold, Hold.State.RELEASED);
-                gateway.release(hold.claim, on, (live, error) -> released(hold, live, error, done));
+                Waiter next = waiters.next(hold.claim.name());
+                if (next == null) {
+                    gateway.release(hold.claim, on, (live, error) -> released(hold, live, error, done));
+                } else {
+                    Claim claim = waiters.isAsked(next);
+                    gateway.release(hold.claim, claim, on, (live, attempt, error) -> {
+                        mutex.lock();
+                        try {
+                            released(hold, live, error, done);
+                            waiters.passed(next, claim, attempt, error);
+                        } finally {
+                            mutex.unlock();
+                        }
+                    });
+                }
             } else {
                 done.complete(false);
             }

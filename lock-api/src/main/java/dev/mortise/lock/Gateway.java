@@ -8,6 +8,7 @@ import dev.mortise.lock.spi.Renewal;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,11 +23,21 @@ interface Gateway {
 
     void release(Claim claim, Executor on, Answer<Boolean> done);
 
+    /** The same, and an acquire for the next in line where the store can do both at once. */
+    default void release(Claim claim, Claim next, Executor on, Passed done) {
+        release(claim, on, (live, error) -> done.come(live, null, error));
+    }
+
     void adopt(Grant held, Claim heir, Executor on, Answer<Grant> done);
 
     /** Takes an answer, or what the store threw. A null answer without an error is for {@code adopt} to give. */
     interface Answer<T> {
         void come(@Nullable T answer, @Nullable Throwable error);
+    }
+
+    /** Takes the answer to a release that is an acquire as well; no attempt if there was none, or nothing is known of it. */
+    interface Passed {
+        void come(@Nullable Boolean live, @Nullable Attempt attempt, @Nullable Throwable error);
     }
 
     /** A call under way. */
@@ -69,6 +80,16 @@ interface Gateway {
         @Override
         public void release(Claim claim, Executor on, Answer<Boolean> done) {
             on.execute(() -> run(() -> backend.release(claim), done));
+        }
+
+        @Override
+        public void release(Claim claim, Claim next, Executor on, Passed done) {
+            on.execute(() -> {
+                AtomicReference<@Nullable Attempt> attempt = new AtomicReference<>();
+                run(
+                        () -> backend.release(claim, next, attempt::set),
+                        (live, error) -> done.come(live, attempt.get(), error));
+            });
         }
 
         @Override

@@ -36,6 +36,9 @@ final class Waiter {
 
     State state = State.QUEUED;
 
+    /** Whether the call to the store is its own, or that of who releases the lock. */
+    boolean asksItself = true;
+
     @Nullable
     Claim claim;
 

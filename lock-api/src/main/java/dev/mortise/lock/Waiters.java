@@ -126,20 +126,69 @@ final class Waiters {
     }
 
     private void ask(Waiter waiter) {
+        waiter.asksItself = true;
+        Duration left = waiter.left(engine.time.nanoTime());
+        Claim claim = begin(waiter, left);
+        engine.events.tell(LockEvent.Kind.ATTEMPT, claim, 0, 0, 0, null);
+        waiter.call = engine.gateway.acquire(
+                claim, left, waiter.on, (attempt, error) -> answered(waiter, claim, attempt, error));
+    }
+
+    private Claim begin(Waiter waiter, Duration left) {
         engine.alarms.cancel(waiter.alarm);
         waiter.alarm = null;
+        waiter.call = null;
         waiter.state = Waiter.State.CALLING;
         Claim claim = Claim.of(waiter.name, engine.newOwner(), waiter.terms.lease());
         waiter.claim = claim;
-        long now = engine.time.nanoTime();
-        engine.events.tell(LockEvent.Kind.ATTEMPT, claim, 0, 0, 0, null);
-        Duration left = waiter.left(now);
         long latest = Nanos.of(left) + 2 * engine.callTimeout;
         if (latest < Nanos.FOREVER) {
-            watchForHang(waiter, claim, now + latest);
+            watchForHang(waiter, claim, engine.time.nanoTime() + latest);
         }
-        waiter.call = engine.gateway.acquire(
-                claim, left, waiter.on, (attempt, error) -> answered(waiter, claim, attempt, error));
+        return claim;
+    }
+
+    /** Who gets the lock next, if he waits for nothing but this client's own hold; else null. */
+    @Nullable
+    Waiter next(String name) {
+        LinkedHashSet<Waiter> line = lines.get(name);
+        Waiter head = line == null ? null : line.iterator().next();
+        return head != null
+                        && head.state == Waiter.State.PAUSING
+                        && !engine.closed
+                        && !Nanos.reached(engine.time.nanoTime(), head.end)
+                ? head
+                : null;
+    }
+
+    /** The store is asked for this one by whoever releases; {@link #passed} is to be told of the answer. */
+    Claim isAsked(Waiter waiter) {
+        waiter.asksItself = false;
+        return begin(waiter, Duration.ZERO);
+    }
+
+    /** What came of asking for him: an attempt, or none, with what was thrown if it may be on its way. */
+    void passed(Waiter waiter, Claim claim, @Nullable Attempt attempt, @Nullable Throwable error) {
+        boolean unknown = attempt == null && error != null && Engine.mayHaveTakenEffect(error);
+        if (attempt != null || unknown) {
+            engine.events.tell(LockEvent.Kind.ATTEMPT, claim, 0, 0, 0, null);
+        }
+        if (attempt != null) {
+            answered(waiter, claim, attempt, null);
+            return;
+        }
+        engine.alarms.cancel(waiter.orphan);
+        if (unknown) {
+            engine.undos.add(claim, 0, true);
+        }
+        if (waiter.state == Waiter.State.CALLING && waiter.claim != null && waiter.claim.equals(claim)) {
+            // Somebody else's failure is not his: he asks himself.
+            if (Nanos.reached(engine.time.nanoTime(), waiter.end)) {
+                finish(waiter, Optional.empty(), null);
+            } else {
+                askOrPark(waiter);
+            }
+        }
     }
 
     private void watchForHang(Waiter waiter, Claim claim, long due) {
@@ -243,7 +292,7 @@ final class Waiters {
             Waiter head = line.iterator().next();
             if (head.state == Waiter.State.PAUSING) {
                 head.pause = 0;
-                ask(head);
+                askOrPark(head);
             }
         }
     }
@@ -300,7 +349,8 @@ final class Waiters {
     private void abandonCall(Waiter waiter) {
         Claim claim = waiter.claim;
         // A thread that runs its own calls can only be here when its call has not begun, and never will.
-        if (waiter.state == Waiter.State.CALLING && !waiter.runsOwnCalls && claim != null) {
+        boolean underWay = !waiter.runsOwnCalls || !waiter.asksItself;
+        if (waiter.state == Waiter.State.CALLING && underWay && claim != null) {
             if (waiter.call != null) {
                 waiter.call.interrupt();
             }

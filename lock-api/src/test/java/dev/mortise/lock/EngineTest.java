@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
@@ -503,6 +504,120 @@ class EngineTest {
                 .hasMessageContaining("fault of the backend");
         advance(10);
         assertThat(store.holder("n")).isEmpty();
+    }
+
+    // ------------------------------------------------------------------------------------------------------- passing
+    // on
+
+    /** Where the store can, a release asks for the next in line: the lock moves on in one call. */
+    @Test
+    void passedOnInOneCall() {
+        Lease held = acquire(a);
+        CompletableFuture<Optional<Lease>> first = a.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        CompletableFuture<Optional<Lease>> second = a.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        advance(10);
+        int calls = a.calls;
+        a.events.clear();
+        long sent = world.nanoTime();
+        letGo(held);
+        advance(5);
+        Lease next = first.join().orElseThrow();
+        assertThat(next.token()).isGreaterThan(held.token());
+        assertThat(next.hold.end - sent)
+                .isEqualTo(LEASE.minus(LEASE.dividedBy(100)).minusMillis(2).toNanos());
+        advance(1_000);
+        assertThat(second).as("its own client holds the lock").isNotDone();
+        assertThat(a.calls - calls).isEqualTo(1 + a.renewCalls);
+        assertThat(kinds(a)).startsWith(LockEvent.Kind.RELEASED, LockEvent.Kind.ATTEMPT, LockEvent.Kind.ACQUIRED);
+        letGo(next);
+        advance(5);
+        letGo(second.join().orElseThrow());
+        advance(5);
+        assertThat(store.holder("n")).isEmpty();
+        assertThat(a.engine.contents()).isEqualTo(EMPTY);
+    }
+
+    /** A store that cannot is asked once more, by the next in line. */
+    @Test
+    void notPassedOn() {
+        Lease held = acquire(b);
+        CompletableFuture<Optional<Lease>> next = b.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        advance(10);
+        int calls = b.calls;
+        b.events.clear();
+        CompletableFuture<Boolean> unused = b.engine.release(held.hold, task -> world.schedule(Duration.ZERO, task));
+        advance(10);
+        assertThat(next.join()).isPresent();
+        assertThat(b.calls - calls).isEqualTo(2);
+        assertThat(kinds(b)).containsExactly(LockEvent.Kind.RELEASED, LockEvent.Kind.ATTEMPT, LockEvent.Kind.ACQUIRED);
+    }
+
+    /** Whatever becomes of the call that does both, the next in line gets the lock, and nothing else stays in the store. */
+    @Test
+    void passedOnWithoutAnAnswer() {
+        for (Fate fate : Fate.values()) {
+            VirtualTime time = new VirtualTime();
+            InMemoryBackend backend = new InMemoryBackend(time);
+            SimulatedClient client = new SimulatedClient(0, time, backend);
+            Executor soon = task -> time.schedule(Duration.ZERO, task);
+            CompletableFuture<Optional<Lease>> acquired = client.engine.waiters.acquireAsync("n", TERMS, 1);
+            time.advance(Duration.ofMillis(6));
+            Lease held = acquired.join().orElseThrow();
+            CompletableFuture<Optional<Lease>> next = client.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+            CompletableFuture<Optional<Lease>> last = client.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+            time.advance(Duration.ofMillis(10));
+            client.fates.add(fate);
+            CompletableFuture<Boolean> unused = client.engine.release(held.hold, soon);
+            time.advance(LEASE.multipliedBy(3));
+            // A call that does not come back within its time at all fails for whom it was, as an acquire does.
+            boolean endless = fate == Fate.HUNG || fate == Fate.REPLY_VERY_LATE;
+            if (endless) {
+                assertThat(next).as(fate.name()).isCompletedExceptionally();
+            } else {
+                unused = client.engine.release(next.join().orElseThrow().hold, soon);
+                time.advance(LEASE);
+            }
+            unused = client.engine.release(last.join().orElseThrow().hold, soon);
+            time.advance(LEASE.multipliedBy(4));
+            assertThat(backend.holder("n")).as(fate.name()).isEmpty();
+            assertThat(client.engine.contents()).as(fate.name()).isEqualTo(EMPTY);
+            assertThat(client.faults).as(fate.name()).isEmpty();
+        }
+    }
+
+    /** Who gives up while the release asks for him gets nothing, and what comes for him is given back. */
+    @Test
+    void passedOnToOneWhoIsGone() {
+        Lease held = acquire(a);
+        CompletableFuture<Optional<Lease>> gone = a.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        CompletableFuture<Optional<Lease>> next = a.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        advance(10);
+        a.fates.add(Fate.REPLY_SLOW);
+        letGo(held);
+        advance(10);
+        gone.cancel(true);
+        advance(LEASE.toMillis());
+        letGo(next.join().orElseThrow());
+        advance(10);
+        assertThat(store.holder("n")).isEmpty();
+        assertThat(a.engine.contents()).isEqualTo(EMPTY);
+    }
+
+    /** Found held by somebody else, it is waited for like everything that is held. */
+    @Test
+    void passedOnTooLate() {
+        Lease held = acquire(a);
+        CompletableFuture<Optional<Lease>> next = a.engine.waiters.acquireAsync("n", TERMS, Nanos.FOREVER);
+        advance(10);
+        store.evict("n");
+        Lease other = acquire(b);
+        letGo(held);
+        advance(100);
+        assertThat(held.loss()).isPresent();
+        assertThat(next).isNotDone();
+        CompletableFuture<Boolean> unused = b.engine.release(other.hold, task -> world.schedule(Duration.ZERO, task));
+        advance(500);
+        assertThat(next.join()).isPresent();
     }
 
     // ------------------------------------------------------------------------------------------------------- the ends

@@ -331,6 +331,35 @@ final class SimulatedClient {
             call(() -> store.release(claim), () -> null, live -> live, Runnable::run, done);
         }
 
+        /** Both in one message, as in a store that can; or the release alone, as in all others. */
+        @Override
+        public void release(Claim claim, Claim next, Executor on, Passed done) {
+            if (number % 2 == 1) {
+                Gateway.super.release(claim, next, on, done);
+                return;
+            }
+            long sent = world.nanoTime();
+            released.add(claim.owner());
+            if (!acquired.add(next.owner())) {
+                faults.add("owner used for two attempts: " + next);
+            }
+            if (!claim.name().equals(next.name()) || claim.owner().equals(next.owner())) {
+                faults.add("passed on from " + claim + " to " + next);
+            }
+            List<Attempt> attempt = new ArrayList<>();
+            call(
+                    () -> {
+                        boolean live = store.release(claim);
+                        attempt.add(since(sent, next));
+                        return live;
+                    },
+                    () -> null,
+                    live -> live,
+                    Runnable::run,
+                    (live, error) ->
+                            done.come(live, error != null || attempt.isEmpty() ? null : attempt.get(0), error));
+        }
+
         @Override
         public void adopt(Grant held, Claim heir, Executor on, Answer<Grant> done) {
             long sent = world.nanoTime();

@@ -3,6 +3,7 @@ package dev.mortise.lock.spi;
 import dev.mortise.lock.LockStoreException;
 import java.util.Collection;
 import java.util.Optional;
+import java.util.function.Consumer;
 
 /**
  * One store of locks, as one client sees it. Four methods make a backend: {@link #acquire}, {@link #renew},
@@ -100,6 +101,23 @@ public interface LockBackend extends AutoCloseable {
      * @throws LockStoreException if the store did not acknowledge; the caller repeats it
      */
     boolean release(Claim claim);
+
+    /**
+     * The same as {@link #release(Claim)}, and then, where the store can do both in one request, an acquire of
+     * {@code next}, of the same name, without patience: for somebody else of this client who waits, so that the lock goes
+     * from one to the other in one round trip. It is as well for a backend not to: where clients elsewhere wait for the
+     * name, they would never get it.
+     *
+     * <p>What the acquire brought is given to {@code passed}, at most once, on the calling thread, before this returns or
+     * throws. If it was not called, nothing of {@code next} is in the store or on its way, unless this throws what
+     * {@linkplain LockStoreException#mayHaveTakenEffect() may have taken effect}, for which the caller releases it.
+     *
+     * @return as {@link #release(Claim)}, of {@code claim}
+     * @throws LockStoreException as {@link #release(Claim)}, of {@code claim}
+     */
+    default boolean release(Claim claim, Claim next, Consumer<Attempt> passed) {
+        return release(claim);
+    }
 
     /**
      * Lets {@code heir} take the place of {@code held} in one atomic step: if {@code held} is live, by owner and token,
