@@ -268,7 +268,7 @@ final class RedisNode implements Node {
                 return;
             }
             String its = text(answer, 1);
-            if (!its.equals(run)) {
+            if (!its.isEmpty() && !its.equals(run)) {
                 Optional<RedisNode> twin = twins.claim(this, its);
                 if (twin.isPresent()) {
                     result.completeExceptionally(

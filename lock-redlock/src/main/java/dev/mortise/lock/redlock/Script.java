@@ -25,13 +25,19 @@ enum Script {
     private final String sha;
 
     Script() {
-        text = Head.TEXT + read(name().toLowerCase(java.util.Locale.ROOT));
+        String body = read(name().toLowerCase(java.util.Locale.ROOT));
+        text = standsAlone() ? body : Head.TEXT + body;
         sha = sha(text);
     }
 
     /** What stands in front of each. In a class of its own, because an enum's constants come before its statics. */
     private static final class Head {
         static final String TEXT = read("common");
+    }
+
+    /** Whether it is of no matter which server process runs it. */
+    private boolean standsAlone() {
+        return name().equals("RELEASE");
     }
 
     String text() {
