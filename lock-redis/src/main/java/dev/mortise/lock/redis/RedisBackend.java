@@ -25,6 +25,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.HostAndPort;
@@ -81,6 +82,9 @@ final class RedisBackend implements LockBackend {
     /** For so long a client that released a name for which others wait lets them go first: the way of a message and back. */
     private static final long HEAD_START = TimeUnit.MILLISECONDS.toNanos(1);
 
+    /** For so long it is believed that others wait for what they waited for. A release asks anew. */
+    private static final long LATELY = TimeUnit.SECONDS.toNanos(3);
+
     /** How many leases one run of the script renews at most: the server does nothing else meanwhile. */
     private static final int BATCH = 100;
 
@@ -95,6 +99,9 @@ final class RedisBackend implements LockBackend {
 
     /** Until when others go first, by channel. Few, and forgotten. */
     private final Map<String, Long> othersFirst = new ConcurrentHashMap<>();
+
+    /** Until when it is believed that others wait for what they waited for at the last release. Few, and forgotten. */
+    private final Map<String, Long> othersLately = new ConcurrentHashMap<>();
 
     /**
      * @param store as people know it, without secrets
@@ -265,7 +272,19 @@ final class RedisBackend implements LockBackend {
                 othersFirst.values().removeIf(until -> until - now < 0);
             }
             othersFirst.put(keys.channel(), now + HEAD_START);
+            if (othersLately.size() > 64) {
+                othersLately.values().removeIf(until -> until - now < 0);
+            }
+            othersLately.put(keys.channel(), now + LATELY);
+        } else if (!othersLately.isEmpty()) {
+            othersLately.remove(keys.channel());
         }
+    }
+
+    /** Whether other clients waited for it lately, as far as this one was told by its own releases. */
+    private boolean othersWait(Keys keys) {
+        Long until = othersLately.isEmpty() ? null : othersLately.get(keys.channel());
+        return until != null && until - System.nanoTime() > 0;
     }
 
     private void requireOpen(Keys keys) {
@@ -283,10 +302,7 @@ final class RedisBackend implements LockBackend {
                     Servers.Lane.ACQUIRES, slot(keys), Wait.interruptible(context.callTimeout()), (link, wait) -> {
                         long since = context.nanoTime();
                         Object answer = link.run(
-                                wait,
-                                Script.ACQUIRE,
-                                List.of(keys.lock(), keys.fence(), keys.released(claim.owner())),
-                                List.of(claim.owner(), lease));
+                                wait, Script.ACQUIRE, acquireKeys(keys, claim.owner()), List.of(claim.owner(), lease));
                         if (answer instanceof Long rest) {
                             if (Thread.interrupted()) {
                                 throw new InterruptedException();
@@ -624,10 +640,55 @@ final class RedisBackend implements LockBackend {
     @Override
     public boolean release(Claim claim) {
         Keys keys = Keys.of(prefix, claim.name());
-        Object answer = uninterrupted("release " + keys, keys, (link, wait) -> {
-            Object told = released(link, wait, keys, claim.owner());
-            return told instanceof byte[] ? told : (Long) told;
-        });
+        return noted(
+                keys,
+                uninterrupted("release " + keys, keys, (link, wait) -> released(link, wait, keys, claim.owner())));
+    }
+
+    /**
+     * Both in one packet and over one connection, so that the acquire comes right behind the release. Not where others wait:
+     * it would come before any of them has heard of the release. Nor where a grant needs more than one answer.
+     */
+    @Override
+    public boolean release(Claim claim, Claim next, Consumer<Attempt> passed) {
+        Keys keys = Keys.of(prefix, claim.name());
+        if (replicas > 0 || othersWait(keys) || next.lease().compareTo(GUARANTEES.longestLease()) > 0) {
+            return release(claim);
+        }
+        String lease = String.valueOf(leaseMillis(next));
+        AtomicBoolean once = new AtomicBoolean();
+        return noted(keys, uninterrupted("release " + keys, keys, (link, wait) -> {
+            if (once.getAndSet(true)) {
+                return released(link, wait, keys, claim.owner());
+            }
+            long since = context.nanoTime();
+            List<Object> both = link.exchange(
+                    wait,
+                    List.of(
+                            Script.RELEASE.run(releaseKeys(keys, claim.owner()), releaseWords(keys, claim.owner())),
+                            Script.ACQUIRE.run(acquireKeys(keys, next.owner()), List.of(next.owner(), lease))));
+            // First what may have been granted: whatever the other answer is, that is not to be lost track of.
+            if (both.get(1) instanceof Long rest) {
+                passed.accept(Attempt.held(PAUSE, Duration.ofMillis(rest)));
+            } else if (both.get(1) instanceof byte[] token) {
+                passed.accept(Attempt.granted(
+                        next.granted(Duration.ofMillis(Long.parseLong(lease)), Long.parseLong(text(token)), since)));
+            } else if (both.get(1) instanceof JedisDataException e
+                    && Trouble.answered(e).mayHaveTakenEffect()) {
+                Object unused = released(link, wait, keys, next.owner());
+            } // Else nothing was granted; he asks himself, and is told why.
+            Object answer = both.get(0);
+            if (answer instanceof JedisNoScriptException) {
+                return released(link, wait, keys, claim.owner());
+            }
+            if (answer instanceof JedisDataException e) {
+                throw e;
+            }
+            return answer;
+        }));
+    }
+
+    private boolean noted(Keys keys, Object answer) {
         if (answer instanceof byte[] error) {
             tellOfSilence(text(error));
             return true;
@@ -637,12 +698,22 @@ final class RedisBackend implements LockBackend {
         return ended > 0;
     }
 
-    private Object released(Link link, Wait wait, Keys keys, String owner) {
-        return link.run(
-                wait,
-                Script.RELEASE,
-                List.of(keys.lock(), keys.released(owner)),
-                List.of(owner, keys.channel(), MARK_MILLIS));
+    /** A number, or text: what the script says. */
+    private static Object released(Link link, Wait wait, Keys keys, String owner) {
+        Object told = link.run(wait, Script.RELEASE, releaseKeys(keys, owner), releaseWords(keys, owner));
+        return told instanceof byte[] ? told : (Long) told;
+    }
+
+    private static List<String> releaseKeys(Keys keys, String owner) {
+        return List.of(keys.lock(), keys.released(owner));
+    }
+
+    private static List<String> releaseWords(Keys keys, String owner) {
+        return List.of(owner, keys.channel(), MARK_MILLIS);
+    }
+
+    private static List<String> acquireKeys(Keys keys, String owner) {
+        return List.of(keys.lock(), keys.fence(), keys.released(owner));
     }
 
     private void tellOfSilence(String error) {

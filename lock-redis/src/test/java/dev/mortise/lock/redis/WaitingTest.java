@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.Lease;
+import dev.mortise.lock.LockClient;
 import dev.mortise.lock.LockStoreException;
 import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.Claim;
@@ -419,5 +421,128 @@ class WaitingTest {
         }
         assertThat(tokens).doesNotHaveDuplicates();
         assertThat(subscribers()).isLessThanOrEqualTo(1);
+    }
+
+    // ---- Passing on -----------------------------------------------------------------------------------------------
+
+    private Attempt passOn(RedisBackend backend, Claim from, Claim to, boolean live) {
+        List<Attempt> passed = new ArrayList<>();
+        assertThat(backend.release(from, to, passed::add)).isEqualTo(live);
+        return passed.isEmpty() ? null : passed.get(0);
+    }
+
+    /** Those of one client who wait get it from one another: a packet for each, and nobody subscribes to anything. */
+    @Test
+    void aReleaseAsksForTheNextOfItsClient() throws Exception {
+        try (LockClient client = LockClient.connect("redis://127.0.0.1:" + store.server.port())) {
+            Lease first = client.lock("a").acquire();
+            List<Future<Long>> waits = new ArrayList<>();
+            for (int i = 0; i < 20; i++) {
+                waits.add(client.lock("a").tryAcquireAsync(LONG).thenApply(lease -> {
+                    try (Lease each = lease.orElseThrow()) {
+                        return each.token();
+                    }
+                }));
+            }
+            long scripts = tries();
+            long packets = Long.parseLong(store.server.info("stats").get("total_reads_processed"));
+            first.close();
+            List<Long> tokens = new ArrayList<>(List.of(first.token()));
+            for (Future<Long> wait : waits) {
+                tokens.add(wait.get(60, TimeUnit.SECONDS));
+            }
+            assertThat(tokens).isSorted().doesNotHaveDuplicates();
+            assertThat(tries() - scripts).isEqualTo(20 + 21);
+            // 21, and some for the looks themselves and for connections that had been idle; two for each would be 41.
+            assertThat(Long.parseLong(store.server.info("stats").get("total_reads_processed")) - packets)
+                    .isLessThan(32);
+            assertThat(subscribers()).isZero();
+        }
+    }
+
+    @Test
+    void whatIsPassedOnIsAGrantLikeAnyOther() throws Exception {
+        Grant held = hold("a");
+        Claim next = ScriptsTest.claim("a");
+        long before = System.nanoTime();
+        Grant passed = passOn(holder, held.claim(), next, true).grant().orElseThrow();
+        assertThat(passed.claim()).isEqualTo(next);
+        assertThat(passed.token()).isGreaterThan(held.token());
+        assertThat(passed.since()).isGreaterThanOrEqualTo(before).isLessThan(System.nanoTime());
+        assertThat(holder.renew(List.of(passed)).live()).hasSize(1);
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                .isEmpty();
+        assertThat(holder.release(passed.claim())).isTrue();
+    }
+
+    /** A release that ends nothing passes nothing on that is somebody else's. */
+    @Test
+    void nothingIsPassedOnOfWhatIsLost() throws Exception {
+        Grant held = hold("a");
+        store.evict("a");
+        Grant other =
+                waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant().orElseThrow();
+        Attempt attempt = passOn(holder, held.claim(), ScriptsTest.claim("a"), false);
+        assertThat(attempt.grant()).isEmpty();
+        assertThat(attempt.rest()).isPresent();
+        assertThat(waiter.renew(List.of(other)).live()).hasSize(1);
+    }
+
+    /** An owner who was released before gets nothing, also not in this way. */
+    @Test
+    void nothingIsPassedOnToTheReleased() throws Exception {
+        Grant held = hold("a");
+        Claim gone = ScriptsTest.claim("a");
+        assertThat(holder.release(gone)).isFalse();
+        assertThat(passOn(holder, held.claim(), gone, true)).isNull();
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                .isPresent();
+    }
+
+    /** A server without the scripts has run neither: the release is sent again, and whoever waits asks himself. */
+    @Test
+    void aServerWithoutScriptsIsNoHindrance() throws Exception {
+        Grant held = hold("a");
+        store.server.ask("SCRIPT", "FLUSH");
+        assertThat(passOn(holder, held.claim(), ScriptsTest.claim("a"), true)).isNull();
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                .isPresent();
+    }
+
+    /** The lock could else go round in one client for ever, while others wait for it. */
+    @Test
+    void othersWhoWaitComeFirst() throws Exception {
+        Grant held = hold("a");
+        Future<Attempt> wait = wait("a", LONG);
+        await().until(() -> channels().size() == 1);
+        // Nobody has been told yet that others wait.
+        Claim next = ScriptsTest.claim("a");
+        Grant passed = passOn(holder, held.claim(), next, true).grant().orElseThrow();
+        assertThat(passOn(holder, passed.claim(), ScriptsTest.claim("a"), true)).isNull();
+        assertThat(holder.letsOthersFirst("a")).isTrue();
+        Grant others = granted(wait);
+        assertThat(others.token()).isGreaterThan(passed.token());
+        // Who got it knows of nobody.
+        assertThat(passOn(waiter, others.claim(), ScriptsTest.claim("a"), true)).isNotNull();
+    }
+
+    /** Nothing is known of either: both are released again, and nothing stays. */
+    @Test
+    void aLostAnswerIsOfBoth() throws Exception {
+        Grant held =
+                waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant().orElseThrow();
+        Claim next = ScriptsTest.claim("a");
+        List<Attempt> passed = new ArrayList<>();
+        store.network.replies(TcpProxy.Mode.DROP);
+        assertThatThrownBy(() -> waiter.release(held.claim(), next, passed::add))
+                .isInstanceOfSatisfying(
+                        LockStoreException.class,
+                        e -> assertThat(e.mayHaveTakenEffect()).isTrue());
+        store.network.heal();
+        assertThat(passed).isEmpty();
+        assertThat(waiter.release(held.claim())).isFalse();
+        assertThat(waiter.release(next)).isTrue();
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                .isPresent();
     }
 }
