@@ -68,28 +68,6 @@ class ClusterTest {
         return backend.acquire(claim(name), Duration.ZERO).grant().orElseThrow();
     }
 
-    /** Comes back as the client does, when it was told to: where nobody tells of releases yet, a backend does not wait. */
-    private static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
-        Claim claim = claim(name);
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        return CompletableFuture.supplyAsync(
-                () -> {
-                    try {
-                        while (true) {
-                            long left = end - System.nanoTime();
-                            Attempt attempt = backend.acquire(claim, Duration.ofNanos(Math.max(0, left)));
-                            if (attempt.grant().isPresent() || left <= 0) {
-                                return attempt;
-                            }
-                            TimeUnit.NANOSECONDS.sleep(attempt.pause().toNanos());
-                        }
-                    } catch (InterruptedException e) {
-                        throw new AssertionError(e);
-                    }
-                },
-                RedisStore::inAThread);
-    }
-
     @Test
     void namesAreSpreadAndEachIsAtOneServer() throws Exception {
         List<Grant> grants = new ArrayList<>();
@@ -145,7 +123,7 @@ class ClusterTest {
         try (LockBackend other = cluster.connect()) {
             for (int i = 0; i < 3; i++) {
                 held.add(acquire(cluster.name(i, 0)));
-                waits.add(waiting(other, cluster.name(i, 0)));
+                waits.add(RedisStore.waiting(other, cluster.name(i, 0)));
             }
             await().atMost(Duration.ofSeconds(30))
                     .until(() -> cluster.masters.stream()
@@ -442,7 +420,8 @@ class ClusterTest {
                 }
             }
             // Its waiters and those of the others are told of releases still.
-            CompletableFuture<Attempt> wait = waiting(backend, grants.get(0).name());
+            CompletableFuture<Attempt> wait =
+                    RedisStore.waiting(backend, grants.get(0).name());
             await().atMost(Duration.ofSeconds(30))
                     .until(() -> List.of(0, 2).stream()
                             .anyMatch(i -> !((List<?>) cluster.masters.get(i).ask("PUBSUB", "CHANNELS")).isEmpty()));
@@ -512,7 +491,7 @@ class ClusterTest {
                         : RedisLocks.over(provider, Keys.PREFIX, context)) {
                     for (int i = 0; i < 3; i++) {
                         Grant held = acquire(cluster.name(i, 0));
-                        CompletableFuture<Attempt> wait = waiting(over, held.name());
+                        CompletableFuture<Attempt> wait = RedisStore.waiting(over, held.name());
                         assertThat(over.holder(held.name()).orElseThrow().token())
                                 .isEqualTo(held.token());
                         assertThat(backend.release(held.claim())).isTrue();

@@ -1,6 +1,8 @@
 package dev.mortise.lock.redis;
 
+import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.StoreUri;
 import dev.mortise.lock.tck.Faults;
@@ -11,6 +13,8 @@ import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
 /** One Redis, and a network before it that fails as it is told. */
 final class RedisStore implements Store {
@@ -102,5 +106,27 @@ final class RedisStore implements Store {
     public void close() {
         network.close();
         server.close();
+    }
+
+    /** Comes back as the client does, when it was told to: where nobody tells of releases yet, a backend does not wait. */
+    static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
+        Claim claim = ScriptsTest.claim(name);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        return CompletableFuture.supplyAsync(
+                () -> {
+                    try {
+                        while (true) {
+                            long left = end - System.nanoTime();
+                            Attempt attempt = backend.acquire(claim, Duration.ofNanos(Math.max(0, left)));
+                            if (attempt.grant().isPresent() || left <= 0) {
+                                return attempt;
+                            }
+                            TimeUnit.NANOSECONDS.sleep(attempt.pause().toNanos());
+                        }
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
+                    }
+                },
+                RedisStore::inAThread);
     }
 }

@@ -43,28 +43,6 @@ class SentinelTest {
         return backend.acquire(claim(name), Duration.ZERO).grant().orElseThrow();
     }
 
-    /** Comes back as the client does, when it was told to: where nobody tells of releases yet, a backend does not wait. */
-    private static CompletableFuture<Attempt> waiting(LockBackend backend, String name) {
-        Claim claim = claim(name);
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        return CompletableFuture.supplyAsync(
-                () -> {
-                    try {
-                        while (true) {
-                            long left = end - System.nanoTime();
-                            Attempt attempt = backend.acquire(claim, Duration.ofNanos(Math.max(0, left)));
-                            if (attempt.grant().isPresent() || left <= 0) {
-                                return attempt;
-                            }
-                            TimeUnit.NANOSECONDS.sleep(attempt.pause().toNanos());
-                        }
-                    } catch (InterruptedException e) {
-                        throw new AssertionError(e);
-                    }
-                },
-                RedisStore::inAThread);
-    }
-
     private static String refusal(String uri, Map<String, String> options) {
         long start = System.nanoTime();
         LockStoreException e = catchThrowableOfType(
@@ -86,7 +64,7 @@ class SentinelTest {
 
     private static void everything(LockBackend backend) throws Exception {
         Grant held = acquire(backend, "e");
-        CompletableFuture<Attempt> wait = waiting(backend, "e");
+        CompletableFuture<Attempt> wait = RedisStore.waiting(backend, "e");
         assertThat(backend.renew(List.of(held)).live()).hasSize(1);
         Grant heir = backend.adopt(held, claim("e")).orElseThrow();
         assertThat(backend.holder("e").orElseThrow().token()).isEqualTo(heir.token());
@@ -158,7 +136,7 @@ class SentinelTest {
                         .build()) {
             Grant held = acquire(backend, "held");
             tokens.add(held.token());
-            CompletableFuture<Attempt> wait = waiting(backend, "held");
+            CompletableFuture<Attempt> wait = RedisStore.waiting(backend, "held");
             await().atMost(Duration.ofSeconds(30)).until(() -> !((List<?>) old.ask("PUBSUB", "CHANNELS")).isEmpty());
             try (Lease lease = client.lock("l").acquire()) {
                 tokens.add(lease.token());
@@ -249,7 +227,7 @@ class SentinelTest {
                 for (String name : List.of("renewed", "released", "adopted", "waited")) {
                     held.add(acquire(backend, name));
                 }
-                CompletableFuture<Attempt> wait = waiting(backend, "waited");
+                CompletableFuture<Attempt> wait = RedisStore.waiting(backend, "waited");
                 await().until(() ->
                         ((Long) second.ask("DBSIZE")) == 8 && !((List<?>) first.ask("PUBSUB", "CHANNELS")).isEmpty());
                 for (int i = 0; i < 2; i++) {
