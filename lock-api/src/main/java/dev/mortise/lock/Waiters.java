@@ -186,6 +186,7 @@ final class Waiters {
             if (Nanos.reached(engine.time.nanoTime(), waiter.end)) {
                 finish(waiter, Optional.empty(), null);
             } else {
+                waiter.pause = 0;
                 askOrPark(waiter);
             }
         }
