@@ -253,7 +253,9 @@ public final class EtcdCluster implements AutoCloseable {
         }
         Path socket = Path.of("socket:[" + inode + "]");
         for (int i = 0; i < members.size(); i++) {
-            if (!inode.isEmpty() && members.get(i).isAlive() && has(members.get(i).pid(), socket)) {
+            if (!inode.isEmpty()
+                    && members.get(i).isAlive()
+                    && has(members.get(i).pid(), socket)) {
                 return i;
             }
         }

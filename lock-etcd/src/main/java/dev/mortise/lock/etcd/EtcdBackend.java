@@ -1,0 +1,640 @@
+package dev.mortise.lock.etcd;
+
+import dev.mortise.lock.LockStoreException;
+import dev.mortise.lock.spi.Attempt;
+import dev.mortise.lock.spi.BackendContext;
+import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.spi.Consistency;
+import dev.mortise.lock.spi.Grant;
+import dev.mortise.lock.spi.Guarantees;
+import dev.mortise.lock.spi.Holder;
+import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.Renewal;
+import dev.mortise.lock.spi.StoreEvent;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Locks in etcd. A claim is a key on a lease of its own; who has the oldest key of a name holds it, and the others wait in the
+ * order of theirs, each watching the one before. The token is the revision that made the key.
+ *
+ * <p>A lease of etcd is not refreshed by a key that is put on it, so a grant counts from the lease's last proof of life that was
+ * answered. The keys are looked at as well as the leases: one can be gone while the other lives.
+ *
+ * <p>An acquire that arrives after its release finds its lease revoked, and does nothing. So a lease goes back to the pool only
+ * after an answered acquire and a release that removed the key.
+ */
+final class EtcdBackend implements LockBackend {
+    private static final Logger LOG = System.getLogger(EtcdBackend.class.getName());
+
+    private static final Duration LONGEST = Duration.ofDays(365);
+
+    static final Guarantees GUARANTEES = guarantees(Duration.ofSeconds(1));
+
+    /** How soon to come back where nobody tells of releases. */
+    private static final Duration PAUSE = Duration.ofMillis(20);
+
+    /** How many keys are looked at in one transaction: etcd takes 128 steps by default. */
+    private static final int BATCH = 100;
+
+    private static final long TROUBLE_PAUSE = TimeUnit.MILLISECONDS.toNanos(50);
+
+    private final Wire wire;
+    private final String prefix;
+    private final BackendContext context;
+    private final LeasePool pool;
+
+    /** What every call may take: less than it has, because others want to run as well. */
+    private final Duration budget;
+
+    private final Map<Claim, Seat> seats = new ConcurrentHashMap<>();
+    private volatile Guarantees guarantees = GUARANTEES;
+
+    /** What this client knows of a claim. Its monitor is held for moments. */
+    private static final class Seat {
+        private LeasePool.@Nullable Lease lease;
+
+        /** An entering that was sent, and is not answered: it may be on its way. */
+        private boolean unsure;
+
+        private boolean released;
+
+        /** Of the own key; 0 if none is known. */
+        private long created;
+
+        synchronized LeasePool.@Nullable Lease lease() {
+            return lease;
+        }
+
+        synchronized boolean isUnsure() {
+            return unsure;
+        }
+
+        synchronized long created() {
+            return created;
+        }
+
+        synchronized void entered(LeasePool.Lease on, long at) {
+            lease = on;
+            created = at;
+        }
+
+        synchronized void drop(LeasePool.Lease which) {
+            if (lease == which) {
+                lease = null;
+            }
+        }
+
+        /** Before it is sent. False if its release came first. */
+        synchronized boolean enters(LeasePool.Lease on) {
+            if (released) {
+                return false;
+            }
+            lease = on;
+            unsure = true;
+            return true;
+        }
+
+        synchronized void sure() {
+            unsure = false;
+        }
+
+        synchronized void release() {
+            released = true;
+        }
+    }
+
+    EtcdBackend(Wire wire, String prefix, BackendContext context) {
+        this.wire = wire;
+        this.prefix = prefix;
+        this.context = context;
+        budget = Duration.ofNanos(Math.max(1, context.callTimeout().toNanos() / 100 * 85));
+        pool = new LeasePool(wire, context::nanoTime);
+    }
+
+    /** Looks whether the store can be used at all, and which leases it gives; closes this if not. */
+    EtcdBackend opened() {
+        boolean fine = false;
+        try {
+            Limit limit = Limit.uninterruptible(budget);
+            wire.probe(limit);
+            // Says how short a lease can be, and that a majority is there to write.
+            Wire.Granted shortest = wire.grant(1, limit);
+            java.util.concurrent.Future<?> unused = wire.revokeSoon(shortest.id());
+            guarantees = guarantees(Duration.ofSeconds(shortest.seconds()));
+            fine = true;
+            return this;
+        } catch (Trouble e) {
+            throw failed("open", e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        } finally {
+            if (!fine) {
+                close();
+            }
+        }
+    }
+
+    private static Guarantees guarantees(Duration shortest) {
+        StoreEvent[] all = {
+            StoreEvent.RELEASE_AND_EXPIRY,
+            StoreEvent.CLIENT_CRASH,
+            StoreEvent.CONNECTION_LOSS,
+            StoreEvent.STORE_RESTART,
+            StoreEvent.FAILOVER,
+            StoreEvent.MINORITY_LOSS,
+            StoreEvent.STORE_CLOCK_STEP
+        };
+        return Guarantees.builder(Consistency.CONSENSUS)
+                // Not a restart without data: of all servers it loses everything, and of one it is not a member any
+                // more.
+                .exclusionSurvives(all)
+                .tokensSurvive(all)
+                .leases(shortest, LONGEST, Duration.ofSeconds(1))
+                // A new leader, or a restart, gives every lease its full length once more, from the end of an election.
+                .freedWithin(lease -> lease.multipliedBy(2).plusSeconds(3))
+                .fair(true)
+                .outlivesClient(false)
+                .build();
+    }
+
+    @Override
+    public Guarantees guarantees() {
+        return guarantees;
+    }
+
+    @Override
+    public String toString() {
+        return wire.shown();
+    }
+
+    private LockStoreException failed(String tried, Trouble e) {
+        return new LockStoreException(wire.shown(), tried + ": " + e.getMessage(), e.advice, e.effect, e);
+    }
+
+    /** In whole seconds, as etcd counts them. */
+    private static long seconds(Claim claim) {
+        if (claim.lease().compareTo(LONGEST) > 0) {
+            throw new IllegalArgumentException("lease must be at most " + LONGEST.toDays() + " days: " + claim.lease());
+        }
+        return claim.lease().plusSeconds(1).minusNanos(1).toSeconds();
+    }
+
+    // ---- Acquire -------------------------------------------------------------------------------------------------
+
+    @Override
+    public Attempt acquire(Claim claim, Duration patience) throws InterruptedException {
+        long seconds = seconds(claim);
+        Keys keys = Keys.of(prefix, claim.name());
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        long wait = patience.isNegative() ? 0 : Limit.nanos(patience);
+        Limit whole = Limit.interruptible(Duration.ofNanos(wait + budget.toNanos()));
+        Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
+        String tried = "acquire " + keys;
+        try {
+            Wire.Line line = enter(claim, keys, seat, seconds, wait == 0, whole.part(budget.toNanos()));
+            Wire.Entry ahead = line.ahead();
+            if (line.own() == null) {
+                forget(claim, keys, seat, null, whole);
+                return held(ahead);
+            }
+            if (ahead == null) {
+                return granted(claim, keys, seat, line.own());
+            }
+            if (wait == 0) {
+                return giveUp(claim, keys, seat, whole);
+            }
+            return await(claim, keys, seat, seconds, ahead, wait, whole);
+        } catch (Trouble e) {
+            if (!e.effect && !seat.isUnsure() && seat.created() == 0) {
+                LeasePool.Lease lease = seat.lease();
+                if (lease != null) {
+                    pool.giveBack(lease);
+                }
+                seats.remove(claim);
+            }
+            boolean left = e.effect || seat.isUnsure() || seat.created() != 0;
+            throw failed(
+                    tried,
+                    left == e.effect ? e : new Trouble(String.valueOf(e.getMessage()), e.advice, left, e.getCause()));
+        } catch (InterruptedException e) {
+            withdraw(claim, keys, seat);
+            throw e;
+        }
+    }
+
+    /** Sends the own key; again with another lease if the first one has ended. */
+    private Wire.Line enter(Claim claim, Keys keys, Seat seat, long seconds, boolean ifFree, Limit limit)
+            throws Trouble, InterruptedException {
+        for (int i = 0; ; i++) {
+            LeasePool.Lease lease = seat.lease();
+            if (lease == null) {
+                lease = i == 0 ? pool.take(seconds, limit) : pool.make(seconds, limit);
+            }
+            boolean before = seat.isUnsure();
+            if (!seat.enters(lease)) {
+                pool.giveBack(lease);
+                throw new Trouble("this owner was released before", "make a new claim for a new attempt", false, null);
+            }
+            Wire.Line line;
+            try {
+                line = wire.enter(keys, claim.owner(), Keys.value(lease.seconds), lease.id, ifFree, limit);
+            } catch (Wire.LeaseGone e) {
+                // Nothing on it can take effect any more, an earlier entering neither.
+                seat.sure();
+                seat.drop(lease);
+                if (i == 2) {
+                    throw e;
+                }
+                continue;
+            } catch (Trouble e) {
+                if (!e.effect && !before) {
+                    seat.sure();
+                }
+                throw e;
+            }
+            if (!before) {
+                seat.sure();
+            }
+            Wire.Entry own = line.own();
+            if (own == null) {
+                return line;
+            }
+            if (own.lease() == lease.id) {
+                seat.entered(lease, own.created());
+                return line;
+            }
+            // From an earlier call, on a lease of which only the store knows.
+            LeasePool.Lease its = earlier(own, seconds, limit);
+            if (its != null) {
+                seat.entered(its, own.created());
+                seat.sure();
+                pool.giveBack(lease);
+                return line;
+            }
+        }
+    }
+
+    /** The lease of a key that was there; null if it has ended. */
+    private LeasePool.@Nullable Lease earlier(Wire.Entry own, long asked, Limit limit)
+            throws Trouble, InterruptedException {
+        long length = Keys.seconds(own.value());
+        long since = context.nanoTime();
+        long left = wire.beat(own.lease()).await(limit);
+        if (left < 0) {
+            throw Trouble.late(wire.shown(), true, null);
+        }
+        return left == 0 ? null : new LeasePool.Lease(own.lease(), Math.min(left, length), asked, since);
+    }
+
+    private Attempt granted(Claim claim, Keys keys, Seat seat, Wire.Entry own) throws Trouble {
+        LeasePool.Lease lease = seat.lease();
+        if (lease == null) {
+            throw new IllegalStateException("granted without a lease: " + keys);
+        }
+        return Attempt.granted(claim.granted(lease.length(), own.created(), lease.since()));
+    }
+
+    private static Attempt held(Wire.@Nullable Entry by) throws Trouble {
+        // What is left is less, and to ask for it would be one more round trip.
+        return by == null ? Attempt.held(PAUSE) : Attempt.held(PAUSE, Duration.ofSeconds(Keys.seconds(by.value())));
+    }
+
+    /** Leaves the line, because the time is over. */
+    private Attempt giveUp(Claim claim, Keys keys, Seat seat, Limit limit) throws Trouble, InterruptedException {
+        Wire.Left left = wire.leave(keys, claim.owner(), limit);
+        forget(claim, keys, seat, left, limit);
+        Wire.Entry oldest = left.oldest();
+        return held(oldest == null || oldest.key().equals(keys.of(claim.owner())) ? null : oldest);
+    }
+
+    /** After an interrupt. What is not done is the caller's: it releases. */
+    private void withdraw(Claim claim, Keys keys, Seat seat) {
+        Limit limit = Limit.uninterruptible(budget);
+        try {
+            if (seat.lease() != null) {
+                seat.release();
+                forget(claim, keys, seat, wire.leave(keys, claim.owner(), limit), limit);
+            }
+        } catch (Trouble e) {
+            LOG.log(Level.DEBUG, "leaving the line after an interrupt", e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /**
+     * Nothing of this owner is there any more, nor comes.
+     *
+     * @param left what was removed; null if no key was ever made
+     */
+    private void forget(Claim claim, Keys keys, Seat seat, Wire.@Nullable Left left, Limit limit)
+            throws Trouble, InterruptedException {
+        LeasePool.Lease lease = seat.lease();
+        if (lease != null) {
+            Wire.Entry own = left == null ? null : left.own();
+            boolean clean = left == null || (own != null && own.lease() == lease.id && !left.again());
+            if (clean && !seat.isUnsure()) {
+                pool.giveBack(lease);
+            } else {
+                wire.revoke(lease.id, limit);
+            }
+        } else if (left != null && left.own() != null) {
+            java.util.concurrent.Future<?> unused = wire.revokeSoon(left.own().lease());
+        }
+        seats.remove(claim, seat);
+    }
+
+    // ---- Waiting -------------------------------------------------------------------------------------------------
+
+    private Attempt await(Claim claim, Keys keys, Seat seat, long seconds, Wire.Entry first, long wait, Limit whole)
+            throws Trouble, InterruptedException {
+        Wire.Entry ahead = first;
+        // What is left of the patience; the rest of the whole is for leaving.
+        Limit patience = whole.part(whole.left() - budget.toNanos());
+        long troubled = 0;
+        while (true) {
+            try (Wire.Watching watch = wire.watch(ahead.key())) {
+                boolean begun = watch.begun(patience.part(budget.toNanos()));
+                boolean woken = false;
+                while (true) {
+                    if (patience.isOver()) {
+                        return giveUp(claim, keys, seat, whole);
+                    }
+                    if (wire.isClosed()) {
+                        throw Trouble.closed();
+                    }
+                    Wire.Line line = look(claim, keys, seat, woken, patience.part(budget.toNanos()));
+                    troubled = 0;
+                    Wire.Entry own = line.own();
+                    if (own == null || own.created() != seat.created()) {
+                        // The own lease has ended, or somebody has removed the key: from the end of the line again.
+                        line = again(claim, keys, seat, seconds, patience.part(budget.toNanos()));
+                        own = line.own();
+                    }
+                    if (own != null && line.ahead() == null) {
+                        return granted(claim, keys, seat, own);
+                    }
+                    Wire.Entry now = line.ahead();
+                    if (now != null && !now.key().equals(ahead.key())) {
+                        ahead = now;
+                        break;
+                    }
+                    if (!begun || watch.isBroken()) {
+                        patience.pause(TROUBLE_PAUSE);
+                        break;
+                    }
+                    woken = watch.await(patience.part(untilBeat(seat)));
+                }
+            } catch (Trouble e) {
+                long now = System.nanoTime();
+                if (patience.isOver()) {
+                    return giveUp(claim, keys, seat, whole);
+                }
+                if (troubled == 0) {
+                    troubled = now;
+                }
+                // As long as the own place in the line may be there, the store may come back.
+                if (!e.isPassing()
+                        || now - troubled > Math.max(budget.toNanos(), TimeUnit.SECONDS.toNanos(seconds))
+                        || seat.isUnsure()) {
+                    throw e;
+                }
+                patience.pause(TROUBLE_PAUSE);
+            }
+        }
+    }
+
+    /** A third of the lease after the last proof of life; it is also how long a wake-up can be lost. */
+    private long untilBeat(Seat seat) {
+        LeasePool.Lease lease = seat.lease();
+        return lease == null ? 0 : Math.max(TROUBLE_PAUSE, lease.nanos() / 3 - lease.age(context.nanoTime()));
+    }
+
+    /** Looks at the line, with a proof of life beside it: when the one before has gone, or it is time for one. */
+    private Wire.Line look(Claim claim, Keys keys, Seat seat, boolean woken, Limit limit)
+            throws Trouble, InterruptedException {
+        LeasePool.Lease lease = seat.lease();
+        if (lease == null) {
+            throw new IllegalStateException("in the line without a lease: " + keys);
+        }
+        long sent = context.nanoTime();
+        Wire.Beat beat = woken || lease.age(sent) > lease.nanos() / 4 ? wire.beat(lease.id) : null;
+        Wire.Line line = wire.look(keys, claim.owner(), seat.created(), limit);
+        if (beat != null) {
+            long left = beat.await(limit);
+            if (left > 0) {
+                lease.beatAt(sent);
+            } else if (left == 0) {
+                // Its key may have been read before it went, or a leader is new and does not know yet.
+                return new Wire.Line(null, false, line.ahead());
+            }
+        }
+        return line;
+    }
+
+    private Wire.Line again(Claim claim, Keys keys, Seat seat, long seconds, Limit limit)
+            throws Trouble, InterruptedException {
+        LeasePool.Lease old = seat.lease();
+        if (old != null) {
+            // With it goes the key, should it be there after all.
+            wire.revoke(old.id, limit);
+            seat.drop(old);
+        }
+        return enter(claim, keys, seat, seconds, false, limit);
+    }
+
+    // ---- Renew ---------------------------------------------------------------------------------------------------
+
+    /** One grant of a renewal. */
+    private static final class Asked {
+        final Grant grant;
+        final String key;
+        long lease;
+        long sent;
+        long left = -1;
+        Wire.@Nullable Beat beat;
+
+        Asked(Grant grant, String key) {
+            this.grant = grant;
+            this.key = key;
+        }
+    }
+
+    @Override
+    public Renewal renew(Collection<Grant> grants) {
+        String tried = "renew " + grants.size() + (grants.size() == 1 ? " lease" : " leases");
+        Limit limit = Limit.uninterruptible(budget);
+        List<Grant> live = new ArrayList<>();
+        List<Grant> ended = new ArrayList<>();
+        try {
+            List<Asked> known = new ArrayList<>();
+            List<Asked> unknown = new ArrayList<>();
+            for (Grant grant : grants) {
+                Asked asked = new Asked(grant, Keys.of(prefix, grant.name()).of(grant.owner()));
+                Seat seat = seats.get(grant.claim());
+                LeasePool.Lease lease = seat == null ? null : seat.lease();
+                if (lease != null && seat != null && seat.created() == grant.token()) {
+                    asked.lease = lease.id;
+                    known.add(asked);
+                } else {
+                    unknown.add(asked);
+                }
+            }
+            Map<String, Wire.Entry> there = new HashMap<>();
+            for (Asked each : lookAt(unknown, there, limit)) {
+                Wire.Entry entry = there.get(each.key);
+                if (entry == null || entry.created() != each.grant.token()) {
+                    ended.add(each.grant);
+                } else {
+                    each.lease = entry.lease();
+                    known.add(each);
+                }
+            }
+            beat(known, limit.part(limit.left() / 3));
+            beat(known.stream().filter(each -> each.left < 0).toList(), limit.part(limit.left() / 2));
+            // After the proofs of life: a lease that lives says nothing of the key.
+            there.clear();
+            for (Asked each : lookAt(known, there, limit)) {
+                judge(each, there.get(each.key), live, ended);
+            }
+            if (live.isEmpty() && ended.isEmpty() && !grants.isEmpty()) {
+                throw Trouble.late(wire.shown(), true, null);
+            }
+        } catch (Trouble e) {
+            if (live.isEmpty() && ended.isEmpty()) {
+                throw failed(tried, e);
+            }
+            LOG.log(Level.DEBUG, "some are unknown", e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+        return Renewal.of(live, ended);
+    }
+
+    private void beat(List<Asked> all, Limit limit) throws InterruptedException {
+        for (Asked each : all) {
+            each.sent = context.nanoTime();
+            each.beat = wire.beat(each.lease);
+        }
+        for (Asked each : all) {
+            if (each.beat != null) {
+                each.left = each.beat.await(limit);
+            }
+        }
+    }
+
+    /** Those that could be looked at; what is there is put into the map. At least one, or it throws. */
+    private List<Asked> lookAt(List<Asked> all, Map<String, Wire.Entry> there, Limit limit)
+            throws Trouble, InterruptedException {
+        List<Asked> seen = new ArrayList<>();
+        for (int from = 0; from < all.size(); from += BATCH) {
+            List<Asked> some = all.subList(from, Math.min(all.size(), from + BATCH));
+            try {
+                for (Wire.Entry entry :
+                        wire.find(some.stream().map(each -> each.key).toList(), limit)) {
+                    there.put(entry.key(), entry);
+                }
+                seen.addAll(some);
+            } catch (Trouble e) {
+                if (seen.isEmpty()) {
+                    throw e;
+                }
+                return seen;
+            }
+        }
+        return seen;
+    }
+
+    private void judge(Asked asked, Wire.@Nullable Entry entry, List<Grant> live, List<Grant> ended) {
+        Grant grant = asked.grant;
+        Seat seat = seats.get(grant.claim());
+        if (entry == null || entry.created() != grant.token()) {
+            ended.add(grant);
+            if (seat != null) {
+                seats.remove(grant.claim(), seat);
+            }
+            if (asked.left > 0) {
+                java.util.concurrent.Future<?> unused = wire.revokeSoon(asked.lease);
+            }
+        } else if (asked.left > 0) {
+            LeasePool.Lease lease = seat == null ? null : seat.lease();
+            if (lease != null && lease.id == asked.lease) {
+                lease.beatAt(asked.sent);
+            }
+            Duration length = Duration.ofSeconds(asked.left);
+            live.add(grant.renewed(length.compareTo(grant.lease()) < 0 ? length : grant.lease(), asked.sent));
+        }
+        // A lease that is not found, with its key still there: a leader that is new and does not know all yet. Unknown.
+    }
+
+    // ---- Release, holder -------------------------------------------------------------------------------------------
+
+    @Override
+    public boolean release(Claim claim) {
+        Keys keys = Keys.of(prefix, claim.name());
+        String tried = "release " + keys;
+        Limit limit = Limit.uninterruptible(budget);
+        Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
+        seat.release();
+        try {
+            Wire.Left left = wire.leave(keys, claim.owner(), limit);
+            forget(claim, keys, seat, left, limit);
+            Wire.Entry own = left.own();
+            if (own == null && left.again()) {
+                throw new Trouble("an earlier request had no answer, and may have ended it", "ask again", true, null);
+            }
+            return own != null
+                    && left.oldest() != null
+                    && own.key().equals(left.oldest().key());
+        } catch (Trouble e) {
+            throw failed(tried, e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public Optional<Holder> holder(String name) {
+        Keys keys = Keys.of(prefix, Claim.requireName(name));
+        Limit limit = Limit.uninterruptible(budget);
+        try {
+            Wire.Entry oldest = wire.oldest(keys, limit);
+            if (oldest == null) {
+                return Optional.empty();
+            }
+            long unused = Keys.seconds(oldest.value());
+            long left = wire.left(oldest.lease(), limit);
+            return Optional.of(
+                    Holder.of(keys.owner(oldest.key()), oldest.created(), Duration.ofSeconds(Math.max(0, left))));
+        } catch (Trouble e) {
+            throw failed("look at " + keys, e);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public void close() {
+        pool.close();
+        wire.close();
+        seats.clear();
+    }
+
+    /** For tests: how many claims are known here. */
+    int known() {
+        return seats.size();
+    }
+}

@@ -1,0 +1,1069 @@
+package dev.mortise.lock.etcd;
+
+import com.google.protobuf.ByteString;
+import io.etcd.jetcd.api.AuthGrpc;
+import io.etcd.jetcd.api.AuthenticateRequest;
+import io.etcd.jetcd.api.Compare;
+import io.etcd.jetcd.api.DeleteRangeRequest;
+import io.etcd.jetcd.api.KVGrpc;
+import io.etcd.jetcd.api.KeyValue;
+import io.etcd.jetcd.api.LeaseGrantRequest;
+import io.etcd.jetcd.api.LeaseGrantResponse;
+import io.etcd.jetcd.api.LeaseGrpc;
+import io.etcd.jetcd.api.LeaseKeepAliveRequest;
+import io.etcd.jetcd.api.LeaseKeepAliveResponse;
+import io.etcd.jetcd.api.LeaseRevokeRequest;
+import io.etcd.jetcd.api.LeaseTimeToLiveRequest;
+import io.etcd.jetcd.api.MaintenanceGrpc;
+import io.etcd.jetcd.api.PutRequest;
+import io.etcd.jetcd.api.RangeRequest;
+import io.etcd.jetcd.api.RangeResponse;
+import io.etcd.jetcd.api.RequestOp;
+import io.etcd.jetcd.api.StatusRequest;
+import io.etcd.jetcd.api.StatusResponse;
+import io.etcd.jetcd.api.TxnRequest;
+import io.etcd.jetcd.api.TxnResponse;
+import io.etcd.jetcd.api.WatchCancelRequest;
+import io.etcd.jetcd.api.WatchCreateRequest;
+import io.etcd.jetcd.api.WatchGrpc;
+import io.etcd.jetcd.api.WatchRequest;
+import io.etcd.jetcd.api.WatchResponse;
+import io.grpc.Attributes;
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.ClientStreamTracer;
+import io.grpc.ConnectivityState;
+import io.grpc.ForwardingClientCall;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.netty.NettyChannelBuilder;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientCalls;
+import io.grpc.stub.ClientResponseObserver;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.handler.ssl.SslContext;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Speaks to etcd by connections of its own, one to each server, with one thread for all of them. A server that refuses, hangs
+ * or has lost the others is left for the next one within the same call.
+ *
+ * <p>Not by jetcd's client: that opens a stream for each proof of life, or sends them when it likes; compares no ranges; and
+ * stays with a server as long as its connection lasts, whether or not it still answers. Its generated classes are used.
+ */
+final class GrpcWire implements Wire {
+    private static final Logger LOG = System.getLogger(GrpcWire.class.getName());
+
+    private static final Metadata.Key<String> TOKEN = Metadata.Key.of("token", Metadata.ASCII_STRING_MARSHALLER);
+
+    /** Tells a server to end a stream, and not to be silent, when it has lost the leader. */
+    private static final Metadata.Key<String> HAS_LEADER =
+            Metadata.Key.of("hasleader", Metadata.ASCII_STRING_MARSHALLER);
+
+    private static final long FIRST_PAUSE = TimeUnit.MILLISECONDS.toNanos(5);
+    private static final long LONGEST_PAUSE = TimeUnit.MILLISECONDS.toNanos(200);
+
+    /** Those that the first servers with the repair of etcd's issue 15247 have. */
+    private static final int[] REPAIRED_3_4 = {3, 4, 31};
+
+    private static final int[] REPAIRED_3_5 = {3, 5, 13};
+
+    private final String shown;
+    private final List<Server> servers = new ArrayList<>();
+    private final EventLoopGroup loop = new MultiThreadIoEventLoopGroup(
+            1, new DefaultThreadFactory("mortise-etcd", true), NioIoHandler.newFactory());
+    private final @Nullable String user;
+    private final @Nullable String password;
+    private final boolean showsIdentity;
+
+    /** The longest that one server may keep a call to itself where there are others. */
+    private final long share;
+
+    /** Which server is asked; one that does not do moves it on. */
+    private final AtomicInteger at = new AtomicInteger();
+
+    private final Beats beats = new Beats();
+    private final Watches watches = new Watches();
+    private volatile @Nullable String token;
+    private volatile boolean closed;
+
+    private record Server(String shown, ManagedChannel channel) {}
+
+    /** Where a server is. */
+    record Address(String host, int port) {
+        @Override
+        public String toString() {
+            return (host.indexOf(':') >= 0 ? "[" + host + "]" : host) + ":" + port;
+        }
+    }
+
+    /** An answer, and whether an earlier request for it was left without one. */
+    private record Reply<R>(R value, boolean again) {}
+
+    /**
+     * Connects to nothing yet.
+     *
+     * @param shown the store as people know it
+     * @param tls null for none
+     * @param showsIdentity whether there is a certificate of the client in it
+     */
+    GrpcWire(
+            String shown,
+            List<Address> addresses,
+            @Nullable String user,
+            @Nullable String password,
+            @Nullable SslContext tls,
+            boolean showsIdentity,
+            Duration callTimeout) {
+        this.shown = shown;
+        this.user = user;
+        this.password = password;
+        this.showsIdentity = showsIdentity;
+        share = callTimeout.toNanos() / 3;
+        for (Address address : addresses) {
+            NettyChannelBuilder builder = NettyChannelBuilder.forAddress(address.host(), address.port())
+                    .eventLoopGroup(loop)
+                    .channelType(NioSocketChannel.class)
+                    .directExecutor()
+                    .disableRetry()
+                    .disableServiceConfigLookUp()
+                    // Finds connections that end in silence; more often than each five seconds etcd would not have it.
+                    .keepAliveTime(10, TimeUnit.SECONDS)
+                    .keepAliveTimeout(Math.max(1, callTimeout.toMillis()), TimeUnit.MILLISECONDS);
+            if (tls == null) {
+                builder.usePlaintext();
+            } else {
+                builder.sslContext(tls);
+            }
+            servers.add(new Server(address.toString(), builder.build()));
+        }
+    }
+
+    @Override
+    public String shown() {
+        return shown;
+    }
+
+    @Override
+    public boolean isClosed() {
+        return closed;
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        beats.close();
+        watches.close();
+        servers.forEach(server -> server.channel().shutdownNow());
+        Future<?> unused = loop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+    }
+
+    // ---- Calls ---------------------------------------------------------------------------------------------------
+
+    /** Whether a call has come as far as a connection: until then it has done nothing. */
+    private static final class Sent extends ClientStreamTracer.Factory {
+        volatile boolean maybe;
+
+        @Override
+        public ClientStreamTracer newClientStreamTracer(ClientStreamTracer.StreamInfo info, Metadata headers) {
+            return new ClientStreamTracer() {
+                @Override
+                public void streamCreated(Attributes transport, Metadata all) {
+                    maybe = true;
+                }
+            };
+        }
+    }
+
+    private int index() {
+        return Math.floorMod(at.get(), servers.size());
+    }
+
+    /** The next server, unless somebody else has gone on already. */
+    private void leaveServer(int seen) {
+        if (servers.size() > 1) {
+            boolean unused = at.compareAndSet(seen, seen + 1);
+        }
+    }
+
+    private <Q, R> ClientCall<Q, R> open(
+            Server server, MethodDescriptor<Q, R> method, CallOptions options, boolean stream) {
+        ManagedChannel channel = server.channel();
+        if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
+            // It would wait for seconds or minutes before it looks again.
+            channel.resetConnectBackoff();
+        }
+        return new ForwardingClientCall.SimpleForwardingClientCall<Q, R>(channel.newCall(method, options)) {
+            @Override
+            public void start(Listener<R> listener, Metadata headers) {
+                String known = token;
+                if (known != null) {
+                    headers.put(TOKEN, known);
+                }
+                if (stream) {
+                    headers.put(HAS_LEADER, "true");
+                }
+                super.start(listener, headers);
+            }
+        };
+    }
+
+    /** One request to one server. */
+    private <Q, R> R ask(Server server, MethodDescriptor<Q, R> method, Q request, Limit limit)
+            throws Trouble, InterruptedException {
+        Sent sent = new Sent();
+        CallOptions options = CallOptions.DEFAULT
+                .withDeadlineAfter(Math.max(1, limit.left()), TimeUnit.NANOSECONDS)
+                .withStreamTracerFactory(sent);
+        Future<R> answer = ClientCalls.futureUnaryCall(open(server, method, options, false), request);
+        boolean answered = false;
+        try {
+            R value = limit.await(answer);
+            answered = true;
+            if (value == null) {
+                boolean unused = answer.cancel(true);
+                throw Trouble.late(server.shown(), sent.maybe, null);
+            }
+            return value;
+        } catch (ExecutionException e) {
+            answered = true;
+            if (closed) {
+                throw new Trouble("this client of the store was closed", "open another", sent.maybe, e.getCause());
+            }
+            Throwable cause = e.getCause();
+            throw Trouble.of(cause == null ? e : cause, server.shown(), sent.maybe, showsIdentity);
+        } finally {
+            if (!answered) {
+                boolean unused = answer.cancel(true);
+            }
+        }
+    }
+
+    /**
+     * Asks one server after the other until there is an answer.
+     *
+     * @param again whether it may be asked for again when it may have been done
+     */
+    private <Q, R> Reply<R> call(MethodDescriptor<Q, R> method, Q request, boolean again, Limit limit)
+            throws Trouble, InterruptedException {
+        Trouble met = null;
+        boolean limbo = false;
+        boolean introduced = false;
+        long pause = FIRST_PAUSE;
+        while (true) {
+            if (closed) {
+                throw Trouble.closed();
+            }
+            int seen = at.get();
+            Server server = servers.get(index());
+            if (limit.isOver()) {
+                throw Trouble.late(server.shown(), limbo, met);
+            }
+            try {
+                R value = ask(server, method, request, servers.size() == 1 ? limit : limit.part(share));
+                return new Reply<>(value, limbo);
+            } catch (Trouble e) {
+                if (e.isStaleToken() && user != null && !introduced) {
+                    introduced = true;
+                    introduce(limit);
+                    continue;
+                }
+                if (!e.isPassing()) {
+                    if (servers.size() == 1 || !isTls(e) || limit.left() < share) {
+                        throw e;
+                    }
+                }
+                leaveServer(seen);
+                limbo |= e.effect;
+                met = met != null && limit.isOver() ? met : e;
+                if (e.effect && !again) {
+                    throw e;
+                }
+                limit.pause(Math.min(pause, Math.max(0, limit.left() / 2)));
+                pause = Math.min(LONGEST_PAUSE, pause * 2);
+            }
+        }
+    }
+
+    private static boolean isTls(Trouble e) {
+        return String.valueOf(e.getMessage()).contains("TLS")
+                || String.valueOf(e.getMessage()).contains("certificate");
+    }
+
+    /** Tells the servers who this is, and gets a token for it. */
+    private void introduce(Limit limit) throws Trouble, InterruptedException {
+        if (user == null) {
+            return;
+        }
+        token = null;
+        AuthenticateRequest request = AuthenticateRequest.newBuilder()
+                .setName(user)
+                .setPassword(password == null ? "" : password)
+                .build();
+        Trouble met = null;
+        while (true) {
+            int seen = at.get();
+            Server server = servers.get(index());
+            if (limit.isOver()) {
+                throw Trouble.late(server.shown(), false, met);
+            }
+            try {
+                token = ask(
+                                server,
+                                AuthGrpc.getAuthenticateMethod(),
+                                request,
+                                servers.size() == 1 ? limit : limit.part(share))
+                        .getToken();
+                return;
+            } catch (Trouble e) {
+                if (String.valueOf(e.getMessage()).contains("authentication is not enabled")) {
+                    LOG.log(Level.WARNING, shown + ": user and password are given, and nobody asks for them");
+                    return;
+                }
+                if (!e.isPassing()) {
+                    throw e;
+                }
+                met = e;
+                leaveServer(seen);
+                limit.pause(FIRST_PAUSE);
+            }
+        }
+    }
+
+    // ---- What is asked ---------------------------------------------------------------------------------------------
+
+    private static ByteString bytes(String text) {
+        return ByteString.copyFromUtf8(text);
+    }
+
+    private static RequestOp op(RangeRequest range) {
+        return RequestOp.newBuilder().setRequestRange(range).build();
+    }
+
+    private static RangeRequest one(String key) {
+        return RangeRequest.newBuilder().setKey(bytes(key)).build();
+    }
+
+    private static RangeRequest.Builder line(Keys keys, RangeRequest.SortOrder order, int many) {
+        return RangeRequest.newBuilder()
+                .setKey(bytes(keys.start()))
+                .setRangeEnd(bytes(keys.end()))
+                .setSortTarget(RangeRequest.SortTarget.CREATE)
+                .setSortOrder(order)
+                .setLimit(many);
+    }
+
+    private static RangeRequest oldest(Keys keys) {
+        return line(keys, RangeRequest.SortOrder.ASCEND, 1).build();
+    }
+
+    private static Entry entry(KeyValue kv) {
+        return new Entry(
+                kv.getKey().toStringUtf8(), kv.getValue().toStringUtf8(), kv.getCreateRevision(), kv.getLease());
+    }
+
+    private static @Nullable Entry first(RangeResponse range) {
+        return range.getKvsCount() == 0 ? null : entry(range.getKvs(0));
+    }
+
+    @Override
+    public Line enter(Keys keys, String owner, String value, long lease, boolean ifFree, Limit limit)
+            throws Trouble, InterruptedException {
+        String own = keys.of(owner);
+        Compare.Builder condition = Compare.newBuilder()
+                .setTarget(Compare.CompareTarget.CREATE)
+                .setResult(Compare.CompareResult.EQUAL)
+                .setCreateRevision(0)
+                .setKey(bytes(ifFree ? keys.start() : own));
+        if (ifFree) {
+            // Of an empty range it holds, and of one with keys it does not.
+            condition.setRangeEnd(bytes(keys.end()));
+        }
+        TxnRequest.Builder request = TxnRequest.newBuilder()
+                .addCompare(condition)
+                .addSuccess(RequestOp.newBuilder()
+                        .setRequestPut(PutRequest.newBuilder()
+                                .setKey(bytes(own))
+                                .setValue(bytes(value))
+                                .setLease(lease)))
+                .addFailure(op(one(own)))
+                .addFailure(op(oldest(keys)));
+        if (!ifFree) {
+            request.addSuccess(op(line(keys, RangeRequest.SortOrder.DESCEND, 2).build()));
+        }
+        TxnResponse answer =
+                call(KVGrpc.getTxnMethod(), request.build(), false, limit).value();
+        if (answer.getSucceeded()) {
+            Entry made = new Entry(own, value, answer.getHeader().getRevision(), lease);
+            Entry ahead = null;
+            if (!ifFree) {
+                for (KeyValue each : answer.getResponses(1).getResponseRange().getKvsList()) {
+                    if (each.getCreateRevision() < made.created()) {
+                        ahead = entry(each);
+                    }
+                }
+            }
+            return new Line(made, true, ahead);
+        }
+        Entry there = first(answer.getResponses(0).getResponseRange());
+        Entry oldest = first(answer.getResponses(1).getResponseRange());
+        return new Line(there, false, oldest != null && oldest.key().equals(own) ? null : oldest);
+    }
+
+    @Override
+    public Line look(Keys keys, String owner, long created, Limit limit) throws Trouble, InterruptedException {
+        TxnRequest request = TxnRequest.newBuilder()
+                .addSuccess(op(one(keys.of(owner))))
+                .addSuccess(op(line(keys, RangeRequest.SortOrder.DESCEND, 1)
+                        .setMaxCreateRevision(created - 1)
+                        .build()))
+                .build();
+        TxnResponse answer = call(KVGrpc.getTxnMethod(), request, true, limit).value();
+        return new Line(
+                first(answer.getResponses(0).getResponseRange()),
+                false,
+                first(answer.getResponses(1).getResponseRange()));
+    }
+
+    @Override
+    public Left leave(Keys keys, String owner, Limit limit) throws Trouble, InterruptedException {
+        TxnRequest request = TxnRequest.newBuilder()
+                .addSuccess(op(oldest(keys)))
+                .addSuccess(RequestOp.newBuilder()
+                        .setRequestDeleteRange(DeleteRangeRequest.newBuilder()
+                                .setKey(bytes(keys.of(owner)))
+                                .setPrevKv(true)))
+                .build();
+        Reply<TxnResponse> answer = call(KVGrpc.getTxnMethod(), request, true, limit);
+        List<KeyValue> gone =
+                answer.value().getResponses(1).getResponseDeleteRange().getPrevKvsList();
+        return new Left(
+                gone.isEmpty() ? null : entry(gone.get(0)),
+                first(answer.value().getResponses(0).getResponseRange()),
+                answer.again());
+    }
+
+    @Override
+    public List<Entry> find(List<String> keys, Limit limit) throws Trouble, InterruptedException {
+        TxnRequest.Builder request = TxnRequest.newBuilder();
+        keys.forEach(key -> request.addSuccess(op(one(key))));
+        TxnResponse answer =
+                call(KVGrpc.getTxnMethod(), request.build(), true, limit).value();
+        List<Entry> found = new ArrayList<>();
+        answer.getResponsesList()
+                .forEach(each -> each.getResponseRange().getKvsList().forEach(kv -> found.add(entry(kv))));
+        return found;
+    }
+
+    @Override
+    public @Nullable Entry oldest(Keys keys, Limit limit) throws Trouble, InterruptedException {
+        return first(call(KVGrpc.getRangeMethod(), oldest(keys), true, limit).value());
+    }
+
+    @Override
+    public Granted grant(long seconds, Limit limit) throws Trouble, InterruptedException {
+        LeaseGrantResponse answer = call(
+                        LeaseGrpc.getLeaseGrantMethod(),
+                        LeaseGrantRequest.newBuilder().setTTL(seconds).build(),
+                        true,
+                        limit)
+                .value();
+        if (!answer.getError().isEmpty() || answer.getTTL() <= 0) {
+            throw new Trouble(
+                    "no lease of " + seconds + " s: " + answer.getError(), "see the log of the server", false, null);
+        }
+        return new Granted(answer.getID(), answer.getTTL());
+    }
+
+    private static LeaseRevokeRequest revocation(long lease) {
+        return LeaseRevokeRequest.newBuilder().setID(lease).build();
+    }
+
+    @Override
+    public void revoke(long lease, Limit limit) throws Trouble, InterruptedException {
+        try {
+            Reply<?> unused = call(LeaseGrpc.getLeaseRevokeMethod(), revocation(lease), true, limit);
+        } catch (LeaseGone e) {
+            LOG.log(Level.DEBUG, "revoked before", e);
+        }
+    }
+
+    @Override
+    public CompletableFuture<?> revokeSoon(long lease) {
+        CompletableFuture<Object> done = new CompletableFuture<>();
+        CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(10, TimeUnit.SECONDS);
+        ClientCalls.asyncUnaryCall(
+                open(servers.get(index()), LeaseGrpc.getLeaseRevokeMethod(), options, false),
+                revocation(lease),
+                new io.grpc.stub.StreamObserver<io.etcd.jetcd.api.LeaseRevokeResponse>() {
+                    @Override
+                    public void onNext(io.etcd.jetcd.api.LeaseRevokeResponse value) {
+                        done.complete(value);
+                    }
+
+                    @Override
+                    public void onError(Throwable t) {
+                        // It ends by itself.
+                        LOG.log(Level.DEBUG, "revoke of a lease that nobody needs", t);
+                        done.completeExceptionally(t);
+                    }
+
+                    @Override
+                    public void onCompleted() {}
+                });
+        return done;
+    }
+
+    @Override
+    public long left(long lease, Limit limit) throws Trouble, InterruptedException {
+        return call(
+                        LeaseGrpc.getLeaseTimeToLiveMethod(),
+                        LeaseTimeToLiveRequest.newBuilder().setID(lease).build(),
+                        true,
+                        limit)
+                .value()
+                .getTTL();
+    }
+
+    // ---- Proofs of life --------------------------------------------------------------------------------------------
+
+    @Override
+    public Beat beat(long lease) {
+        return beats.send(lease);
+    }
+
+    /** One stream for all of them; another one when it breaks or is silent. */
+    private final class Beats {
+        private @Nullable Flow flow;
+
+        Beat send(long lease) {
+            Flow stream;
+            synchronized (this) {
+                Flow open = flow;
+                if (open == null) {
+                    open = new Flow(at.get(), servers.get(index()));
+                    flow = open;
+                    open.start();
+                }
+                stream = open;
+            }
+            return stream.send(lease);
+        }
+
+        synchronized void ended(Flow which) {
+            if (flow == which) {
+                flow = null;
+            }
+        }
+
+        void close() {
+            Flow open;
+            synchronized (this) {
+                open = flow;
+            }
+            if (open != null) {
+                open.cancel("closed");
+            }
+        }
+
+        private final class Flow implements ClientResponseObserver<LeaseKeepAliveRequest, LeaseKeepAliveResponse> {
+            private final int seen;
+            private final Server server;
+            private final Object lock = new Object();
+
+            /** In the order of sending, which is that of the answers, for each lease. */
+            private final Map<Long, Deque<CompletableFuture<Long>>> waiting = new HashMap<>();
+
+            private @Nullable ClientCallStreamObserver<LeaseKeepAliveRequest> out;
+            private boolean over;
+
+            Flow(int seen, Server server) {
+                this.seen = seen;
+                this.server = server;
+            }
+
+            void start() {
+                if (closed) {
+                    end();
+                    return;
+                }
+                io.grpc.stub.StreamObserver<LeaseKeepAliveRequest> unused = ClientCalls.asyncBidiStreamingCall(
+                        open(server, LeaseGrpc.getLeaseKeepAliveMethod(), CallOptions.DEFAULT, true), this);
+            }
+
+            @Override
+            public void beforeStart(ClientCallStreamObserver<LeaseKeepAliveRequest> stream) {
+                synchronized (lock) {
+                    out = stream;
+                }
+            }
+
+            Beat send(long lease) {
+                CompletableFuture<Long> answer = new CompletableFuture<>();
+                synchronized (lock) {
+                    if (over || out == null) {
+                        answer.complete(-1L);
+                    } else {
+                        waiting.computeIfAbsent(lease, id -> new ArrayDeque<>()).add(answer);
+                        try {
+                            out.onNext(LeaseKeepAliveRequest.newBuilder()
+                                    .setID(lease)
+                                    .build());
+                        } catch (IllegalStateException e) {
+                            // It has ended meanwhile, and says so itself in a moment.
+                            answer.complete(-1L);
+                        }
+                    }
+                }
+                return limit -> {
+                    try {
+                        Long seconds = limit.await(answer);
+                        if (seconds == null) {
+                            cancel("no answer in time");
+                            leaveServer(seen);
+                            return -1;
+                        }
+                        return seconds;
+                    } catch (ExecutionException e) {
+                        throw new IllegalStateException(e);
+                    }
+                };
+            }
+
+            @Override
+            public void onNext(LeaseKeepAliveResponse answer) {
+                CompletableFuture<Long> first;
+                synchronized (lock) {
+                    Deque<CompletableFuture<Long>> those = waiting.get(answer.getID());
+                    first = those == null ? null : those.poll();
+                    if (those != null && those.isEmpty()) {
+                        waiting.remove(answer.getID());
+                    }
+                }
+                if (first != null) {
+                    first.complete(answer.getTTL());
+                }
+            }
+
+            @Override
+            public void onError(Throwable failure) {
+                Trouble trouble = Trouble.of(failure, server.shown(), true, showsIdentity);
+                if (!closed) {
+                    LOG.log(Level.DEBUG, shown + ": proofs of life: " + trouble.getMessage());
+                    leaveServer(seen);
+                }
+                end();
+            }
+
+            @Override
+            public void onCompleted() {
+                leaveServer(seen);
+                end();
+            }
+
+            void cancel(String why) {
+                ClientCallStreamObserver<LeaseKeepAliveRequest> stream;
+                synchronized (lock) {
+                    stream = out;
+                }
+                if (stream != null) {
+                    stream.cancel(why, null);
+                }
+                end();
+            }
+
+            private void end() {
+                ended(this);
+                List<CompletableFuture<Long>> left = new ArrayList<>();
+                synchronized (lock) {
+                    over = true;
+                    waiting.values().forEach(left::addAll);
+                    waiting.clear();
+                }
+                left.forEach(each -> each.complete(-1L));
+            }
+        }
+    }
+
+    // ---- Watches ---------------------------------------------------------------------------------------------------
+
+    @Override
+    public Watching watch(String key) {
+        return watches.add(key);
+    }
+
+    /** One stream for all of them. Each tells its own waiter, also that the stream is over. */
+    private final class Watches {
+        private @Nullable Flow flow;
+
+        Watching add(String key) {
+            Flow stream;
+            synchronized (this) {
+                Flow open = flow;
+                if (open == null) {
+                    open = new Flow(at.get(), servers.get(index()));
+                    flow = open;
+                    open.start();
+                }
+                stream = open;
+            }
+            return stream.add(key);
+        }
+
+        synchronized void ended(Flow which) {
+            if (flow == which) {
+                flow = null;
+            }
+        }
+
+        void close() {
+            Flow open;
+            synchronized (this) {
+                open = flow;
+            }
+            if (open != null) {
+                open.cancel("closed");
+            }
+        }
+
+        private final class Flow implements ClientResponseObserver<WatchRequest, WatchResponse> {
+            private final int seen;
+            private final Server server;
+            private final Object lock = new Object();
+
+            /** Asked for, in that order, which is the one of the answers: a watch gets its number by its answer. */
+            private final Deque<Signal> asked = new ArrayDeque<>();
+
+            private final Map<Long, Signal> signals = new HashMap<>();
+            private @Nullable ClientCallStreamObserver<WatchRequest> out;
+            private boolean over;
+
+            Flow(int seen, Server server) {
+                this.seen = seen;
+                this.server = server;
+            }
+
+            void start() {
+                if (closed) {
+                    end();
+                    return;
+                }
+                io.grpc.stub.StreamObserver<WatchRequest> unused = ClientCalls.asyncBidiStreamingCall(
+                        open(server, WatchGrpc.getWatchMethod(), CallOptions.DEFAULT, true), this);
+            }
+
+            @Override
+            public void beforeStart(ClientCallStreamObserver<WatchRequest> stream) {
+                synchronized (lock) {
+                    out = stream;
+                }
+            }
+
+            Watching add(String key) {
+                Signal signal = new Signal(this);
+                synchronized (lock) {
+                    if (over || out == null) {
+                        signal.end();
+                        return signal;
+                    }
+                    asked.add(signal);
+                    send(WatchRequest.newBuilder()
+                            // From now on: what it is told of the past, etcd tells only each tenth of a second.
+                            .setCreateRequest(WatchCreateRequest.newBuilder()
+                                    .setKey(bytes(key))
+                                    .addFilters(WatchCreateRequest.FilterType.NOPUT))
+                            .build());
+                }
+                return signal;
+            }
+
+            /** The lock is held. */
+            private void send(WatchRequest request) {
+                try {
+                    if (out != null) {
+                        out.onNext(request);
+                    }
+                } catch (IllegalStateException e) {
+                    LOG.log(Level.DEBUG, "the stream has ended meanwhile, and says so itself in a moment", e);
+                }
+            }
+
+            void remove(Signal signal) {
+                synchronized (lock) {
+                    signal.unwanted = true;
+                    if (signal.id >= 0 && signals.remove(signal.id) != null && !over) {
+                        cancelWatch(signal.id);
+                    }
+                }
+            }
+
+            /** The lock is held. */
+            private void cancelWatch(long id) {
+                send(WatchRequest.newBuilder()
+                        .setCancelRequest(WatchCancelRequest.newBuilder().setWatchId(id))
+                        .build());
+            }
+
+            /** It does not answer: for all who have a watch on it. */
+            void isSilent() {
+                leaveServer(seen);
+                cancel("no answer in time");
+            }
+
+            @Override
+            public void onNext(WatchResponse answer) {
+                Signal signal;
+                synchronized (lock) {
+                    signal = answer.getCreated() ? asked.poll() : signals.get(answer.getWatchId());
+                    if (signal == null) {
+                        return;
+                    }
+                    if (answer.getCreated() && !answer.getCanceled()) {
+                        if (signal.unwanted) {
+                            cancelWatch(answer.getWatchId());
+                            return;
+                        }
+                        signal.id = answer.getWatchId();
+                        signals.put(signal.id, signal);
+                    }
+                }
+                if (answer.getCanceled()) {
+                    LOG.log(Level.DEBUG, shown + ": a watch was refused: " + answer.getCancelReason());
+                    if (answer.getCancelReason().contains("permission denied")
+                            || answer.getCancelReason().contains("invalid auth token")) {
+                        // What a stream was opened with holds for its life; the next call finds out which of the two it is.
+                        cancel("another token is needed");
+                    }
+                    signal.end();
+                } else if (answer.getCreated()) {
+                    signal.begin();
+                } else if (answer.getEventsCount() > 0) {
+                    signal.event();
+                }
+            }
+
+            @Override
+            public void onError(Throwable failure) {
+                if (!closed) {
+                    LOG.log(Level.DEBUG, shown + ": watches: " + failure);
+                    leaveServer(seen);
+                }
+                end();
+            }
+
+            @Override
+            public void onCompleted() {
+                leaveServer(seen);
+                end();
+            }
+
+            void cancel(String why) {
+                ClientCallStreamObserver<WatchRequest> stream;
+                synchronized (lock) {
+                    stream = out;
+                }
+                if (stream != null) {
+                    stream.cancel(why, null);
+                }
+                end();
+            }
+
+            private void end() {
+                ended(this);
+                List<Signal> all;
+                synchronized (lock) {
+                    over = true;
+                    all = new ArrayList<>(signals.values());
+                    all.addAll(asked);
+                    signals.clear();
+                    asked.clear();
+                }
+                all.forEach(Signal::end);
+            }
+        }
+
+        private final class Signal implements Watching {
+            private final Flow on;
+
+            /** By the store; negative until it is known. The flow's lock guards these two. */
+            private long id = -1;
+
+            private boolean unwanted;
+            private final CompletableFuture<Boolean> begun = new CompletableFuture<>();
+            private final CompletableFuture<Boolean> told = new CompletableFuture<>();
+            private volatile boolean broken;
+
+            Signal(Flow on) {
+                this.on = on;
+            }
+
+            void begin() {
+                begun.complete(true);
+            }
+
+            void event() {
+                told.complete(true);
+            }
+
+            void end() {
+                broken = true;
+                begun.complete(false);
+                told.complete(true);
+            }
+
+            @Override
+            public boolean begun(Limit limit) throws InterruptedException {
+                Boolean yes = got(begun, limit);
+                if (yes == null) {
+                    on.isSilent();
+                }
+                return yes != null && yes;
+            }
+
+            @Override
+            public boolean await(Limit limit) throws InterruptedException {
+                return got(told, limit) != null;
+            }
+
+            private static @Nullable Boolean got(Future<Boolean> future, Limit limit) throws InterruptedException {
+                try {
+                    return limit.await(future);
+                } catch (ExecutionException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+
+            @Override
+            public boolean isBroken() {
+                return broken;
+            }
+
+            @Override
+            public void close() {
+                on.remove(this);
+            }
+        }
+    }
+
+    // ---- Opening ---------------------------------------------------------------------------------------------------
+
+    /** Each server is looked at by itself; those that cannot be reached are said, as long as one can. */
+    @Override
+    public void probe(Limit limit) throws Trouble, InterruptedException {
+        introduce(limit);
+        Limit each = servers.size() == 1 ? limit : limit.part(share);
+        Map<Server, Future<StatusResponse>> asked = new java.util.LinkedHashMap<>();
+        for (Server server : servers) {
+            CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(Math.max(1, each.left()), TimeUnit.NANOSECONDS);
+            asked.put(
+                    server,
+                    ClientCalls.futureUnaryCall(
+                            open(server, MaintenanceGrpc.getStatusMethod(), options, false),
+                            StatusRequest.getDefaultInstance()));
+        }
+        Trouble silent = null;
+        List<Server> reached = new ArrayList<>();
+        List<String> unreached = new ArrayList<>();
+        long cluster = 0;
+        for (Map.Entry<Server, Future<StatusResponse>> one : asked.entrySet()) {
+            Server server = one.getKey();
+            try {
+                StatusResponse answer = each.await(one.getValue());
+                if (answer == null) {
+                    throw Trouble.late(server.shown(), false, null);
+                }
+                requireVersion(server, answer.getVersion());
+                long its = answer.getHeader().getClusterId();
+                if (!reached.isEmpty() && its != cluster) {
+                    throw new Trouble(
+                            server.shown() + " and " + reached.get(0).shown() + " belong to two clusters",
+                            "name servers of one cluster only",
+                            false,
+                            null);
+                }
+                cluster = its;
+                reached.add(server);
+            } catch (ExecutionException e) {
+                Throwable cause = e.getCause();
+                Trouble trouble = Trouble.of(cause == null ? e : cause, server.shown(), false, showsIdentity);
+                if (!trouble.isPassing() && !isTls(trouble)) {
+                    // Who may not ask this may still lock.
+                    LOG.log(Level.WARNING, shown + ": version not checked: " + trouble.getMessage());
+                    reached.add(server);
+                    continue;
+                }
+                unreached.add(trouble.getMessage());
+                silent = silent == null || silent.isPassing() ? trouble : silent;
+            } catch (Trouble e) {
+                if (!e.isPassing()) {
+                    throw e;
+                }
+                unreached.add(e.getMessage());
+                silent = silent == null ? e : silent;
+            }
+        }
+        if (reached.isEmpty() && silent != null) {
+            throw silent;
+        }
+        if (!unreached.isEmpty()) {
+            LOG.log(Level.WARNING, shown + ": not checked, because it cannot be reached: " + unreached);
+        }
+        at.set(servers.indexOf(reached.get(0)));
+    }
+
+    private void requireVersion(Server server, String version) throws Trouble {
+        int[] has = version(version);
+        if (has == null) {
+            LOG.log(Level.WARNING, shown + ": " + server.shown() + " is of a version that is none: " + version);
+            return;
+        }
+        if (before(has, new int[] {3, 4, 0})) {
+            throw new Trouble(server.shown() + " is of version " + version, "use etcd 3.4 or later", false, null);
+        }
+        if (isFaulty(has)) {
+            LOG.log(
+                    Level.WARNING,
+                    shown + ": " + server.shown() + " is of version " + version + ", in which a leader that was stopped"
+                            + " or slow can end leases of a later one early, so that two hold a lock until the older"
+                            + " renews. Use 3.4.31, 3.5.13, or later");
+        }
+    }
+
+    /** The first three numbers, or null. */
+    static int @Nullable [] version(String text) {
+        java.util.regex.Matcher m = java.util.regex.Pattern.compile("(\\d{1,6})\\.(\\d{1,6})\\.(\\d{1,6}).*")
+                .matcher(text);
+        return m.matches()
+                ? new int[] {Integer.parseInt(m.group(1)), Integer.parseInt(m.group(2)), Integer.parseInt(m.group(3))}
+                : null;
+    }
+
+    /** Whether an old leader may still revoke leases: etcd's issue 15247. */
+    static boolean isFaulty(int[] version) {
+        return before(version, REPAIRED_3_4)
+                || (!before(version, new int[] {3, 5, 0}) && before(version, REPAIRED_3_5));
+    }
+
+    private static boolean before(int[] one, int[] other) {
+        return java.util.Arrays.compare(one, other) < 0;
+    }
+}
