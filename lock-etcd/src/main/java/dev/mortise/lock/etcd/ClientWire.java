@@ -151,8 +151,8 @@ final class ClientWire implements Wire {
         if (ifFree) {
             Entry oldest = oldest(keys, limit);
             if (oldest != null && !oldest.key().equals(own)) {
-                List<Entry> there = find(List.of(own), limit);
-                return new Line(there.isEmpty() ? null : there.get(0), false, oldest);
+                Found there = find(List.of(own), limit);
+                return new Line(there.entries().isEmpty() ? null : there.entries().get(0), false, oldest, there.term());
             }
         }
         ByteSequence key = bytes(own);
@@ -169,7 +169,7 @@ final class ClientWire implements Wire {
                         .Else(Op.get(key, GetOption.DEFAULT), oldestOp(keys))
                         .commit(),
                 limit);
-        if (answer.isSucceeded()) {
+        long term = answer.getHeader().getRaftTerm(); if (answer.isSucceeded()) {
             Entry made = new Entry(own, value, answer.getHeader().getRevision(), lease);
             Entry ahead = null;
             for (KeyValue each : answer.getGetResponses().get(0).getKvs()) {
@@ -177,11 +177,11 @@ final class ClientWire implements Wire {
                     ahead = entry(each);
                 }
             }
-            return new Line(made, true, ahead);
+            return new Line(made, true, ahead, term);
         }
         Entry there = first(answer.getGetResponses().get(0));
         Entry oldest = first(answer.getGetResponses().get(1));
-        return new Line(there, false, oldest != null && oldest.key().equals(own) ? null : oldest);
+        return new Line(there, false, oldest != null && oldest.key().equals(own) ? null : oldest, term);
     }
 
     @Override
@@ -195,9 +195,7 @@ final class ClientWire implements Wire {
                         .commit(),
                 limit);
         return new Line(
-                first(answer.getGetResponses().get(0)),
-                false,
-                first(answer.getGetResponses().get(1)));
+                first(answer.getGetResponses().get(0)), false, first(answer.getGetResponses().get(1)), answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -220,13 +218,13 @@ final class ClientWire implements Wire {
     }
 
     @Override
-    public List<Entry> find(List<String> keys, Limit limit) throws Trouble, InterruptedException {
+    public Found find(List<String> keys, Limit limit) throws Trouble, InterruptedException {
         Op[] reads =
                 keys.stream().map(key -> Op.get(bytes(key), GetOption.DEFAULT)).toArray(Op[]::new);
         TxnResponse answer = call(() -> client.getKVClient().txn().Then(reads).commit(), limit);
         List<Entry> found = new ArrayList<>();
         answer.getGetResponses().forEach(each -> each.getKvs().forEach(kv -> found.add(entry(kv))));
-        return found;
+        return new Found(found, answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -266,27 +264,30 @@ final class ClientWire implements Wire {
 
     @Override
     public Beat beat(long lease) {
-        CompletableFuture<Long> answer = new CompletableFuture<>();
+        CompletableFuture<Proof> answer = new CompletableFuture<>();
         if (closed) {
-            answer.complete(-1L);
+            answer.complete(Proof.NONE);
         } else {
             open.add(answer);
             try {
                 var unused = client.getLeaseClient().keepAliveOnce(lease).whenComplete((alive, failure) -> {
                     open.remove(answer);
-                    answer.complete(alive != null ? alive.getTTL() : isNone(failure) ? 0L : -1L);
+                    answer.complete(
+                            alive != null
+                                    ? new Proof(alive.getTTL(), alive.getHeader().getRaftTerm())
+                                    : isNone(failure) ? new Proof(0, 0) : Proof.NONE);
                 });
             } catch (EtcdException | IllegalStateException e) {
                 open.remove(answer);
-                answer.complete(-1L);
+                answer.complete(Proof.NONE);
             }
         }
         return limit -> {
             try {
-                Long seconds = limit.await(answer);
-                return seconds == null ? -1 : seconds;
+                Proof proof = limit.await(answer);
+                return proof == null ? Proof.NONE : proof;
             } catch (ExecutionException e) {
-                return -1; // Closed.
+                return Proof.NONE; // Closed.
             } finally {
                 open.remove(answer);
             }

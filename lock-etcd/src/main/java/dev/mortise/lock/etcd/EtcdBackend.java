@@ -47,6 +47,9 @@ final class EtcdBackend implements LockBackend {
     /** How many keys are looked at in one transaction: etcd takes 128 steps by default. */
     private static final int BATCH = 100;
 
+    /** Longer ago than any lease is long. */
+    private static final long YEARS = TimeUnit.DAYS.toNanos(3_650);
+
     private static final long TROUBLE_PAUSE = TimeUnit.MILLISECONDS.toNanos(50);
 
     private final Wire wire;
@@ -204,19 +207,28 @@ final class EtcdBackend implements LockBackend {
         Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
         String tried = "acquire " + keys;
         try {
-            Wire.Line line = enter(claim, keys, seat, seconds, wait == 0, whole.part(budget.toNanos()));
-            Wire.Entry ahead = line.ahead();
-            if (line.own() == null) {
-                forget(claim, keys, seat, null, whole);
-                return held(ahead);
+            for (int i = 0; i < 3; i++) {
+                Wire.Line line = enter(claim, keys, seat, seconds, wait == 0, whole.part(budget.toNanos()));
+                Wire.Entry ahead = line.ahead();
+                if (ahead != null) {
+                    // Whoever does not keep this layout cannot be waited for either.
+                    long unused = Keys.seconds(ahead.value());
+                }
+                if (line.own() == null) {
+                    forget(claim, keys, seat, null, whole);
+                    return held(ahead);
+                }
+                if (ahead != null) {
+                    return wait == 0
+                            ? giveUp(claim, keys, seat, whole)
+                            : await(claim, keys, seat, seconds, ahead, wait, whole);
+                }
+                Attempt granted = granted(claim, keys, seat, line.own(), whole.part(budget.toNanos()));
+                if (granted != null) {
+                    return granted;
+                }
             }
-            if (ahead == null) {
-                return granted(claim, keys, seat, line.own());
-            }
-            if (wait == 0) {
-                return giveUp(claim, keys, seat, whole);
-            }
-            return await(claim, keys, seat, seconds, ahead, wait, whole);
+            throw Trouble.late(wire.shown(), true, null);
         } catch (Trouble e) {
             if (!e.effect && !seat.isUnsure() && seat.created() == 0) {
                 LeasePool.Lease lease = seat.lease();
@@ -249,6 +261,7 @@ final class EtcdBackend implements LockBackend {
                 throw new Trouble("this owner was released before", "make a new claim for a new attempt", false, null);
             }
             Wire.Line line;
+            long sent = System.nanoTime();
             try {
                 line = wire.enter(keys, claim.owner(), Keys.value(lease.seconds), lease.id, ifFree, limit);
             } catch (Wire.LeaseGone e) {
@@ -268,6 +281,7 @@ final class EtcdBackend implements LockBackend {
             if (!before) {
                 seat.sure();
             }
+            lease.verify(line.term(), sent);
             Wire.Entry own = line.own();
             if (own == null) {
                 return line;
@@ -276,33 +290,38 @@ final class EtcdBackend implements LockBackend {
                 seat.entered(lease, own.created());
                 return line;
             }
-            // From an earlier call, on a lease of which only the store knows.
-            LeasePool.Lease its = earlier(own, seconds, limit);
-            if (its != null) {
-                seat.entered(its, own.created());
-                seat.sure();
-                pool.giveBack(lease);
-                return line;
-            }
+            // From an earlier call, on a lease of which only the store knows, and not for how long it lives.
+            LeasePool.Lease its = new LeasePool.Lease(
+                    own.lease(), Keys.seconds(own.value()), seconds, context.nanoTime() - YEARS);
+            pool.giveBack(lease);
+            seat.entered(its, own.created());
+            seat.sure();
+            return line;
         }
     }
 
-    /** The lease of a key that was there; null if it has ended. */
-    private LeasePool.@Nullable Lease earlier(Wire.Entry own, long asked, Limit limit)
+    /**
+     * The grant, counted from the last proof of life that counts; for which there is another one if that is long ago, or if
+     * none is known.
+     *
+     * @return null if the claim has ended meanwhile; the seat then has no lease
+     */
+    private @Nullable Attempt granted(Claim claim, Keys keys, Seat seat, Wire.Entry own, Limit limit)
             throws Trouble, InterruptedException {
-        long length = Keys.seconds(own.value());
-        long since = context.nanoTime();
-        long left = wire.beat(own.lease()).await(limit);
-        if (left < 0) {
-            throw Trouble.late(wire.shown(), true, null);
-        }
-        return left == 0 ? null : new LeasePool.Lease(own.lease(), Math.min(left, length), asked, since);
-    }
-
-    private Attempt granted(Claim claim, Keys keys, Seat seat, Wire.Entry own) throws Trouble {
         LeasePool.Lease lease = seat.lease();
         if (lease == null) {
             throw new IllegalStateException("granted without a lease: " + keys);
+        }
+        while (lease.age(context.nanoTime()) > lease.nanos() / 2) {
+            if (limit.isOver()) {
+                throw Trouble.late(wire.shown(), true, null);
+            }
+            Wire.Line line = look(claim, keys, seat, limit);
+            if (line.own() == null || line.own().created() != own.created()) {
+                wire.revoke(lease.id, limit);
+                seat.drop(lease);
+                return null;
+            }
         }
         return Attempt.granted(claim.granted(lease.length(), own.created(), lease.since()));
     }
@@ -368,7 +387,6 @@ final class EtcdBackend implements LockBackend {
         while (true) {
             try (Wire.Watching watch = wire.watch(ahead.key())) {
                 boolean begun = watch.begun(patience.part(budget.toNanos()));
-                boolean woken = false;
                 while (true) {
                     if (patience.isOver()) {
                         return giveUp(claim, keys, seat, whole);
@@ -376,7 +394,7 @@ final class EtcdBackend implements LockBackend {
                     if (wire.isClosed()) {
                         throw Trouble.closed();
                     }
-                    Wire.Line line = look(claim, keys, seat, woken, patience.part(budget.toNanos()));
+                    Wire.Line line = look(claim, keys, seat, patience.part(budget.toNanos()));
                     troubled = 0;
                     Wire.Entry own = line.own();
                     if (own == null || own.created() != seat.created()) {
@@ -385,7 +403,11 @@ final class EtcdBackend implements LockBackend {
                         own = line.own();
                     }
                     if (own != null && line.ahead() == null) {
-                        return granted(claim, keys, seat, own);
+                        Attempt granted = granted(claim, keys, seat, own, patience.part(budget.toNanos()));
+                        if (granted != null) {
+                            return granted;
+                        }
+                        break; // What it waited for is gone, and its own place too: it enters again.
                     }
                     Wire.Entry now = line.ahead();
                     if (now != null && !now.key().equals(ahead.key())) {
@@ -396,7 +418,7 @@ final class EtcdBackend implements LockBackend {
                         patience.pause(TROUBLE_PAUSE);
                         break;
                     }
-                    woken = watch.await(patience.part(untilBeat(seat)));
+                    boolean unused = watch.await(patience.part(untilBeat(seat)));
                 }
             } catch (Trouble e) {
                 long now = System.nanoTime();
@@ -423,26 +445,24 @@ final class EtcdBackend implements LockBackend {
         return lease == null ? 0 : Math.max(TROUBLE_PAUSE, lease.nanos() / 3 - lease.age(context.nanoTime()));
     }
 
-    /** Looks at the line, with a proof of life beside it: when the one before has gone, or it is time for one. */
-    private Wire.Line look(Claim claim, Keys keys, Seat seat, boolean woken, Limit limit)
-            throws Trouble, InterruptedException {
+    /** Looks at the line; after a proof of life if the last one is not fresh, so that this verifies it. */
+    private Wire.Line look(Claim claim, Keys keys, Seat seat, Limit limit) throws Trouble, InterruptedException {
         LeasePool.Lease lease = seat.lease();
         if (lease == null) {
-            throw new IllegalStateException("in the line without a lease: " + keys);
+            return new Wire.Line(null, false, null, 0);
         }
         long sent = context.nanoTime();
-        Wire.Beat beat = woken || lease.age(sent) > lease.nanos() / 4 ? wire.beat(lease.id) : null;
-        Wire.Line line = wire.look(keys, claim.owner(), seat.created(), limit);
-        if (beat != null) {
-            long left = beat.await(limit);
-            if (left > 0) {
-                lease.beatAt(sent);
-            } else if (left == 0) {
-                // Its key may have been read before it went, or a leader is new and does not know yet.
-                return new Wire.Line(null, false, line.ahead());
-            }
+        long left = 1;
+        if (lease.age(sent) > lease.nanos() / 6) {
+            Wire.Proof proof = wire.beat(lease.id).await(limit.part(limit.left() / 2));
+            lease.beaten(sent, proof);
+            left = proof.seconds();
         }
-        return line;
+        long asked = System.nanoTime();
+        Wire.Line line = wire.look(keys, claim.owner(), seat.created(), limit);
+        lease.verify(line.term(), asked);
+        // Its key can still be there when it has ended, or when a leader is new and does not know it yet.
+        return left == 0 ? new Wire.Line(null, false, line.ahead(), line.term()) : line;
     }
 
     private Wire.Line again(Claim claim, Keys keys, Seat seat, long seconds, Limit limit)
@@ -464,8 +484,13 @@ final class EtcdBackend implements LockBackend {
         final String key;
         long lease;
         long sent;
-        long left = -1;
+        Wire.Proof proof = Wire.Proof.NONE;
         Wire.@Nullable Beat beat;
+        Wire.@Nullable Entry entry;
+        boolean seen;
+
+        /** Of the leader when the key was looked at. */
+        long term;
 
         Asked(Grant grant, String key) {
             this.grant = grant;
@@ -493,22 +518,32 @@ final class EtcdBackend implements LockBackend {
                     unknown.add(asked);
                 }
             }
-            Map<String, Wire.Entry> there = new HashMap<>();
-            for (Asked each : lookAt(unknown, there, limit)) {
-                Wire.Entry entry = there.get(each.key);
-                if (entry == null || entry.created() != each.grant.token()) {
+            lookAt(unknown, limit);
+            for (Asked each : unknown) {
+                if (!each.seen) {
+                    continue;
+                }
+                if (each.entry == null || each.entry.created() != each.grant.token()) {
                     ended.add(each.grant);
                 } else {
-                    each.lease = entry.lease();
+                    each.lease = each.entry.lease();
                     known.add(each);
                 }
             }
-            beat(known, limit.part(limit.left() / 3));
-            beat(known.stream().filter(each -> each.left < 0).toList(), limit.part(limit.left() / 2));
-            // After the proofs of life: a lease that lives says nothing of the key.
-            there.clear();
-            for (Asked each : lookAt(known, there, limit)) {
-                judge(each, there.get(each.key), live, ended);
+            List<Asked> left = known;
+            for (int i = 0; i < 2 && !left.isEmpty() && !limit.isOver(); i++) {
+                beat(left, limit.part(limit.left() / 3));
+                beat(left.stream().filter(each -> each.proof.seconds() < 0).toList(), limit.part(limit.left() / 3));
+                // After the proofs of life: a lease that lives says nothing of the key; and it verifies the proofs.
+                lookAt(left, limit);
+                left.forEach(each -> judge(each, live, ended));
+                // Another leader since: once more.
+                left = left.stream()
+                        .filter(each -> each.seen
+                                && each.entry != null
+                                && each.proof.seconds() > 0
+                                && each.term != each.proof.term())
+                        .toList();
             }
             if (live.isEmpty() && ended.isEmpty() && !grants.isEmpty()) {
                 throw Trouble.late(wire.shown(), true, null);
@@ -531,50 +566,56 @@ final class EtcdBackend implements LockBackend {
         }
         for (Asked each : all) {
             if (each.beat != null) {
-                each.left = each.beat.await(limit);
+                each.proof = each.beat.await(limit);
             }
         }
     }
 
-    /** Those that could be looked at; what is there is put into the map. At least one, or it throws. */
-    private List<Asked> lookAt(List<Asked> all, Map<String, Wire.Entry> there, Limit limit)
-            throws Trouble, InterruptedException {
-        List<Asked> seen = new ArrayList<>();
+    /** Looks at their keys. At least at some, or it throws. */
+    private void lookAt(List<Asked> all, Limit limit) throws Trouble, InterruptedException {
+        all.forEach(each -> each.seen = false);
         for (int from = 0; from < all.size(); from += BATCH) {
             List<Asked> some = all.subList(from, Math.min(all.size(), from + BATCH));
             try {
-                for (Wire.Entry entry :
-                        wire.find(some.stream().map(each -> each.key).toList(), limit)) {
-                    there.put(entry.key(), entry);
+                Wire.Found found =
+                        wire.find(some.stream().map(each -> each.key).toList(), limit);
+                Map<String, Wire.Entry> there = new HashMap<>();
+                found.entries().forEach(entry -> there.put(entry.key(), entry));
+                for (Asked each : some) {
+                    each.seen = true;
+                    each.entry = there.get(each.key);
+                    each.term = found.term();
                 }
-                seen.addAll(some);
             } catch (Trouble e) {
-                if (seen.isEmpty()) {
+                if (from == 0) {
                     throw e;
                 }
-                return seen;
+                LOG.log(Level.DEBUG, "some are unknown", e);
+                return;
             }
         }
-        return seen;
     }
 
-    private void judge(Asked asked, Wire.@Nullable Entry entry, List<Grant> live, List<Grant> ended) {
+    private void judge(Asked asked, List<Grant> live, List<Grant> ended) {
+        if (!asked.seen) {
+            return;
+        }
         Grant grant = asked.grant;
         Seat seat = seats.get(grant.claim());
-        if (entry == null || entry.created() != grant.token()) {
+        if (asked.entry == null || asked.entry.created() != grant.token()) {
             ended.add(grant);
             if (seat != null) {
                 seats.remove(grant.claim(), seat);
             }
-            if (asked.left > 0) {
+            if (asked.proof.seconds() > 0) {
                 java.util.concurrent.Future<?> unused = wire.revokeSoon(asked.lease);
             }
-        } else if (asked.left > 0) {
+        } else if (asked.proof.seconds() > 0 && asked.proof.term() == asked.term) {
             LeasePool.Lease lease = seat == null ? null : seat.lease();
             if (lease != null && lease.id == asked.lease) {
-                lease.beatAt(asked.sent);
+                lease.proven(asked.sent);
             }
-            Duration length = Duration.ofSeconds(asked.left);
+            Duration length = Duration.ofSeconds(asked.proof.seconds());
             live.add(grant.renewed(length.compareTo(grant.lease()) < 0 ? length : grant.lease(), asked.sent));
         }
         // A lease that is not found, with its key still there: a leader that is new and does not know all yet. Unknown.

@@ -41,7 +41,7 @@ public final class EtcdLocks {
      * Locks over this client. Asks the store at once whether it can be used; the servers' versions are not looked at.
      *
      * @param prefix what all keys begin with, the same for all who shall exclude each other: 1 to 64 letters, digits and
-     *     {@code . _ : / -}, and no slash at the end
+     *     {@code . _ : / -}, without two slashes together or one at the end
      * @param context the ticker of the client, and its call timeout: at most a quarter of its shortest lease
      * @throws dev.mortise.lock.LockStoreException if the store cannot be used; says what to do
      */

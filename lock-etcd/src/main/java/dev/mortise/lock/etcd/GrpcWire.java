@@ -87,6 +87,9 @@ final class GrpcWire implements Wire {
 
     private static final int[] REPAIRED_3_5 = {3, 5, 13};
 
+    /** Of which stores it has been said that their version is faulty: once is enough. */
+    private static final java.util.Set<String> TOLD = java.util.concurrent.ConcurrentHashMap.newKeySet();
+
     private final String shown;
     private final List<Server> servers = new ArrayList<>();
     private final EventLoopGroup loop = new MultiThreadIoEventLoopGroup(
@@ -412,7 +415,7 @@ final class GrpcWire implements Wire {
         }
         TxnResponse answer =
                 call(KVGrpc.getTxnMethod(), request.build(), false, limit).value();
-        if (answer.getSucceeded()) {
+        long term = answer.getHeader().getRaftTerm(); if (answer.getSucceeded()) {
             Entry made = new Entry(own, value, answer.getHeader().getRevision(), lease);
             Entry ahead = null;
             if (!ifFree) {
@@ -422,11 +425,11 @@ final class GrpcWire implements Wire {
                     }
                 }
             }
-            return new Line(made, true, ahead);
+            return new Line(made, true, ahead, term);
         }
         Entry there = first(answer.getResponses(0).getResponseRange());
         Entry oldest = first(answer.getResponses(1).getResponseRange());
-        return new Line(there, false, oldest != null && oldest.key().equals(own) ? null : oldest);
+        return new Line(there, false, oldest != null && oldest.key().equals(own) ? null : oldest, term);
     }
 
     @Override
@@ -439,9 +442,7 @@ final class GrpcWire implements Wire {
                 .build();
         TxnResponse answer = call(KVGrpc.getTxnMethod(), request, true, limit).value();
         return new Line(
-                first(answer.getResponses(0).getResponseRange()),
-                false,
-                first(answer.getResponses(1).getResponseRange()));
+                first(answer.getResponses(0).getResponseRange()), false, first(answer.getResponses(1).getResponseRange()), answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -463,7 +464,7 @@ final class GrpcWire implements Wire {
     }
 
     @Override
-    public List<Entry> find(List<String> keys, Limit limit) throws Trouble, InterruptedException {
+    public Found find(List<String> keys, Limit limit) throws Trouble, InterruptedException {
         TxnRequest.Builder request = TxnRequest.newBuilder();
         keys.forEach(key -> request.addSuccess(op(one(key))));
         TxnResponse answer =
@@ -471,7 +472,7 @@ final class GrpcWire implements Wire {
         List<Entry> found = new ArrayList<>();
         answer.getResponsesList()
                 .forEach(each -> each.getResponseRange().getKvsList().forEach(kv -> found.add(entry(kv))));
-        return found;
+        return new Found(found, answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -591,7 +592,7 @@ final class GrpcWire implements Wire {
             private final Object lock = new Object();
 
             /** In the order of sending, which is that of the answers, for each lease. */
-            private final Map<Long, Deque<CompletableFuture<Long>>> waiting = new HashMap<>();
+            private final Map<Long, Deque<CompletableFuture<Proof>>> waiting = new HashMap<>();
 
             private @Nullable ClientCallStreamObserver<LeaseKeepAliveRequest> out;
             private boolean over;
@@ -618,10 +619,10 @@ final class GrpcWire implements Wire {
             }
 
             Beat send(long lease) {
-                CompletableFuture<Long> answer = new CompletableFuture<>();
+                CompletableFuture<Proof> answer = new CompletableFuture<>();
                 synchronized (lock) {
                     if (over || out == null) {
-                        answer.complete(-1L);
+                        answer.complete(Proof.NONE);
                     } else {
                         waiting.computeIfAbsent(lease, id -> new ArrayDeque<>()).add(answer);
                         try {
@@ -630,19 +631,19 @@ final class GrpcWire implements Wire {
                                     .build());
                         } catch (IllegalStateException e) {
                             // It has ended meanwhile, and says so itself in a moment.
-                            answer.complete(-1L);
+                            answer.complete(Proof.NONE);
                         }
                     }
                 }
                 return limit -> {
                     try {
-                        Long seconds = limit.await(answer);
-                        if (seconds == null) {
+                        Proof proof = limit.await(answer);
+                        if (proof == null) {
                             cancel("no answer in time");
                             leaveServer(seen);
-                            return -1;
+                            return Proof.NONE;
                         }
-                        return seconds;
+                        return proof;
                     } catch (ExecutionException e) {
                         throw new IllegalStateException(e);
                     }
@@ -651,16 +652,16 @@ final class GrpcWire implements Wire {
 
             @Override
             public void onNext(LeaseKeepAliveResponse answer) {
-                CompletableFuture<Long> first;
+                CompletableFuture<Proof> first;
                 synchronized (lock) {
-                    Deque<CompletableFuture<Long>> those = waiting.get(answer.getID());
+                    Deque<CompletableFuture<Proof>> those = waiting.get(answer.getID());
                     first = those == null ? null : those.poll();
                     if (those != null && those.isEmpty()) {
                         waiting.remove(answer.getID());
                     }
                 }
                 if (first != null) {
-                    first.complete(answer.getTTL());
+                    first.complete(new Proof(answer.getTTL(), answer.getHeader().getRaftTerm()));
                 }
             }
 
@@ -693,13 +694,13 @@ final class GrpcWire implements Wire {
 
             private void end() {
                 ended(this);
-                List<CompletableFuture<Long>> left = new ArrayList<>();
+                List<CompletableFuture<Proof>> left = new ArrayList<>();
                 synchronized (lock) {
                     over = true;
                     waiting.values().forEach(left::addAll);
                     waiting.clear();
                 }
-                left.forEach(each -> each.complete(-1L));
+                left.forEach(each -> each.complete(Proof.NONE));
             }
         }
     }
@@ -1039,7 +1040,7 @@ final class GrpcWire implements Wire {
         if (before(has, new int[] {3, 4, 0})) {
             throw new Trouble(server.shown() + " is of version " + version, "use etcd 3.4 or later", false, null);
         }
-        if (isFaulty(has)) {
+        if (isFaulty(has) && TOLD.add(shown + " " + version)) {
             LOG.log(
                     Level.WARNING,
                     shown + ": " + server.shown() + " is of version " + version + ", in which a leader that was stopped"

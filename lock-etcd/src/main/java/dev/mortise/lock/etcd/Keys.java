@@ -4,8 +4,9 @@ import java.nio.charset.StandardCharsets;
 import java.util.regex.Pattern;
 
 /**
- * What a lock's name is called in the store: {@code <prefix>/<name>/<owner>}, one key for each who holds it or waits for it.
- * No name begins with another's, because a slash ends it and none is left in it.
+ * What a lock's name is called in the store: {@code <prefix>//<name>/<owner>}, one key for each who holds it or waits for it.
+ * No name begins with another's, because a slash ends it and none is left in it; nor does a prefix reach into another's names,
+ * because none has two slashes in it.
  */
 final class Keys {
     /** What stands before everything that Mortise keeps, if nothing else is asked for. */
@@ -26,7 +27,7 @@ final class Keys {
 
     static Keys of(String prefix, String name) {
         String encoded = encode(name);
-        return new Keys(encoded, prefix + "/" + encoded + "/");
+        return new Keys(encoded, prefix + "//" + encoded + "/");
     }
 
     /**
@@ -35,9 +36,9 @@ final class Keys {
      * @throws IllegalArgumentException if it could be mistaken for another part of a key
      */
     static String requirePrefix(String prefix) {
-        if (!PREFIXES.matcher(prefix).matches() || prefix.endsWith("/")) {
+        if (!PREFIXES.matcher(prefix).matches() || prefix.endsWith("/") || prefix.contains("//")) {
             throw new IllegalArgumentException(
-                    "option prefix must be 1 to 64 letters, digits and . _ : / - , and not end with / : "
+                    "option prefix must be 1 to 64 letters, digits and . _ : / - , without // and no / at the end: "
                             + encode(prefix));
         }
         return prefix;

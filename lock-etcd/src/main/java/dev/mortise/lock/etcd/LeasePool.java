@@ -42,7 +42,13 @@ final class LeasePool implements AutoCloseable {
         final long asked;
 
         /** Before the send of the last request known to have started or restarted it, by the client's ticker. */
-        private volatile long since;
+        private long since;
+
+        /** The same of a proof of life of which it is not known yet whether a leader has answered it; see {@link Wire.Proof}. */
+        private long pending;
+
+        private long pendingTerm;
+        private long pendingCame;
 
         private long idleFrom;
 
@@ -51,9 +57,10 @@ final class LeasePool implements AutoCloseable {
             this.seconds = seconds;
             this.asked = asked;
             this.since = since;
+            pending = since;
         }
 
-        long since() {
+        synchronized long since() {
             return since;
         }
 
@@ -61,15 +68,47 @@ final class LeasePool implements AutoCloseable {
             return Duration.ofSeconds(seconds);
         }
 
-        /** A proof of life that was sent then has been answered. */
-        synchronized void beatAt(long sent) {
-            if (sent - since > 0) {
-                since = sent;
+        /** A proof of life that was sent then has been answered now. */
+        synchronized void beaten(long sent, Wire.Proof proof) {
+            if (proof.seconds() > 0 && sent - pending > 0) {
+                pending = sent;
+                pendingTerm = proof.term();
+                pendingCame = System.nanoTime();
             }
         }
 
-        long age(long now) {
+        /**
+         * Something that a majority stands behind has been answered.
+         *
+         * @param term in the answer
+         * @param sent when it was sent, by {@link System#nanoTime()}
+         */
+        synchronized void verify(long term, long sent) {
+            if (pending != since && sent - pendingCame >= 0) {
+                if (pendingTerm == term) {
+                    since = pending;
+                } else {
+                    pending = since;
+                }
+            }
+        }
+
+        /** A proof of life that was sent then counts. */
+        synchronized void proven(long sent) {
+            if (sent - since > 0) {
+                since = sent;
+                pending = sent - pending > 0 ? sent : pending;
+            }
+        }
+
+        /** Since its last proof of life that counts. */
+        synchronized long age(long now) {
             return now - since;
+        }
+
+        /** Since its last proof of life that may count. */
+        synchronized long ageIfVerified(long now) {
+            return now - pending;
         }
 
         long nanos() {
@@ -83,7 +122,7 @@ final class LeasePool implements AutoCloseable {
     }
 
     /**
-     * A lease that nobody else has, with three quarters of its length before it.
+     * A lease that nobody else has, with three quarters of its length before it if its last proof of life counts.
      *
      * @param seconds how long
      */
@@ -94,12 +133,12 @@ final class LeasePool implements AutoCloseable {
                 return make(seconds, limit);
             }
             long now = ticker.getAsLong();
-            if (lease.age(now) < lease.nanos() / 4) {
+            if (lease.ageIfVerified(now) < lease.nanos() / 4) {
                 return lease;
             }
-            Wire.Beat beat = wire.beat(lease.id);
-            if (beat.await(limit.part(limit.left() / 2)) > 0) {
-                lease.beatAt(now);
+            Wire.Proof proof = wire.beat(lease.id).await(limit.part(limit.left() / 2));
+            if (proof.seconds() > 0) {
+                lease.beaten(now, proof);
                 return lease;
             }
         }
@@ -163,7 +202,7 @@ final class LeasePool implements AutoCloseable {
                     if (clock - lease.idleFrom > IDLE) {
                         return true;
                     }
-                    if (lease.age(now) > lease.nanos() / 8) {
+                    if (lease.ageIfVerified(now) > lease.nanos() / 8) {
                         due.add(lease);
                         return true;
                     }
@@ -192,9 +231,10 @@ final class LeasePool implements AutoCloseable {
         Limit limit = Limit.interruptible(Duration.ofSeconds(1));
         for (int i = 0; i < due.size(); i++) {
             try {
-                if (beats.get(i).await(limit) > 0) {
+                Wire.Proof proof = beats.get(i).await(limit);
+                if (proof.seconds() > 0) {
                     Lease lease = due.get(i);
-                    lease.beatAt(sent);
+                    lease.beaten(sent, proof);
                     synchronized (this) {
                         Deque<Lease> those = idle.computeIfAbsent(lease.asked, seconds -> new ArrayDeque<>());
                         if (!closed && those.size() < KEPT) {

@@ -27,8 +27,30 @@ interface Wire extends AutoCloseable {
      * @param made whether this call made it
      * @param ahead another one's entry that was there before, or null if the own one is the oldest; where there is no own
      *     one, the oldest
+     * @param term of the leader, when it was answered
      */
-    record Line(@Nullable Entry own, boolean made, @Nullable Entry ahead) {}
+    record Line(@Nullable Entry own, boolean made, @Nullable Entry ahead, long term) {}
+
+    /**
+     * Entries that are there.
+     *
+     * @param term of the leader, when it was answered
+     */
+    record Found(List<Entry> entries, long term) {}
+
+    /**
+     * The answer to a proof of life.
+     *
+     * <p>It comes from one server alone, and that may have been the leader once: stopped for a while, it answers before it
+     * notices. So it counts only if the term is still the same in the answer to something that a majority stands behind and
+     * that was sent after this one came: there is one leader a term, and it was that one then.
+     *
+     * @param seconds that the lease now has; 0 if there is none of this id; negative if there was no answer
+     * @param term which was the server's before it looked at the lease
+     */
+    record Proof(long seconds, long term) {
+        static final Proof NONE = new Proof(-1, 0);
+    }
 
     /**
      * What was removed.
@@ -48,8 +70,7 @@ interface Wire extends AutoCloseable {
 
     /** One proof of life sent. */
     interface Beat {
-        /** The seconds that the lease now has; 0 if there is none of this id; negative if there was no answer by the end. */
-        long await(Limit limit) throws InterruptedException;
+        Proof await(Limit limit) throws InterruptedException;
     }
 
     /** Tells that something has become of a key. For one waiting thread. */
@@ -86,7 +107,7 @@ interface Wire extends AutoCloseable {
     Left leave(Keys keys, String owner, Limit limit) throws Trouble, InterruptedException;
 
     /** Those of these keys that are there. A read that a majority stands behind. */
-    List<Entry> find(List<String> keys, Limit limit) throws Trouble, InterruptedException;
+    Found find(List<String> keys, Limit limit) throws Trouble, InterruptedException;
 
     /** The oldest of a name. */
     @Nullable

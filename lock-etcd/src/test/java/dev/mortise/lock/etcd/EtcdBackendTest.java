@@ -571,7 +571,7 @@ class EtcdBackendTest {
     void namesDoNotMeet() throws Exception {
         try (EtcdBackend backend = direct()) {
             store.server.post(
-                    "/v3/kv/put", "{\"key\":\"" + EtcdServer.base64("mortise/path") + "\",\"value\":\"YQ==\"}");
+                    "/v3/kv/put", "{\"key\":\"" + EtcdServer.base64("mortise//path") + "\",\"value\":\"YQ==\"}");
             for (String name : List.of("path", "path/1", "path/", "pat", "/path", "..", "a\0b", "%2F", "/")) {
                 assertThat(backend.acquire(claim(name), Duration.ZERO).grant())
                         .as(name)
