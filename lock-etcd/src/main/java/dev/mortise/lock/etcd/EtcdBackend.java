@@ -92,9 +92,26 @@ final class EtcdBackend implements LockBackend {
             created = at;
         }
 
-        synchronized void drop(LeasePool.Lease which) {
-            if (lease == which) {
-                lease = null;
+        /** For whoever ends it or gives it back: one alone. Null if somebody else has it. */
+        synchronized LeasePool.@Nullable Lease take() {
+            LeasePool.Lease taken = lease;
+            lease = null;
+            return taken;
+        }
+
+        /** The same if it is this one, and no release has begun. */
+        synchronized boolean take(long which) {
+            if (released || lease == null || lease.id != which) {
+                return false;
+            }
+            lease = null;
+            return true;
+        }
+
+        /** It could not be ended. */
+        synchronized void putBack(LeasePool.Lease taken) {
+            if (lease == null) {
+                lease = taken;
             }
         }
 
@@ -164,8 +181,9 @@ final class EtcdBackend implements LockBackend {
                 .exclusionSurvives(all)
                 .tokensSurvive(all)
                 .leases(shortest, LONGEST, Duration.ofSeconds(1))
-                // A new leader, or a restart, gives every lease its full length once more, from the end of an election.
-                .freedWithin(lease -> lease.multipliedBy(2).plusSeconds(3))
+                // A new leader, or a restart, gives every lease its full length once more, from the end of an election; the
+                // shortest lease is one and a half of what an election waits for. It then takes up to a second to end it.
+                .freedWithin(lease -> lease.plus(shortest).multipliedBy(2))
                 .fair(true)
                 .outlivesClient(false)
                 .build();
@@ -231,7 +249,7 @@ final class EtcdBackend implements LockBackend {
             throw Trouble.late(wire.shown(), true, null);
         } catch (Trouble e) {
             if (!e.effect && !seat.isUnsure() && seat.created() == 0) {
-                LeasePool.Lease lease = seat.lease();
+                LeasePool.Lease lease = seat.take();
                 if (lease != null) {
                     pool.giveBack(lease);
                 }
@@ -267,7 +285,7 @@ final class EtcdBackend implements LockBackend {
             } catch (Wire.LeaseGone e) {
                 // Nothing on it can take effect any more, an earlier entering neither.
                 seat.sure();
-                seat.drop(lease);
+                boolean unused = seat.take(lease.id);
                 if (i == 2) {
                     throw e;
                 }
@@ -318,8 +336,7 @@ final class EtcdBackend implements LockBackend {
             }
             Wire.Line line = look(claim, keys, seat, limit);
             if (line.own() == null || line.own().created() != own.created()) {
-                wire.revoke(lease.id, limit);
-                seat.drop(lease);
+                end(seat, limit);
                 return null;
             }
         }
@@ -343,8 +360,8 @@ final class EtcdBackend implements LockBackend {
     private void withdraw(Claim claim, Keys keys, Seat seat) {
         Limit limit = Limit.uninterruptible(budget);
         try {
+            seat.release();
             if (seat.lease() != null) {
-                seat.release();
                 forget(claim, keys, seat, wire.leave(keys, claim.owner(), limit), limit);
             }
         } catch (Trouble e) {
@@ -361,19 +378,39 @@ final class EtcdBackend implements LockBackend {
      */
     private void forget(Claim claim, Keys keys, Seat seat, Wire.@Nullable Left left, Limit limit)
             throws Trouble, InterruptedException {
-        LeasePool.Lease lease = seat.lease();
+        LeasePool.Lease lease = seat.take();
         if (lease != null) {
             Wire.Entry own = left == null ? null : left.own();
             boolean clean = left == null || (own != null && own.lease() == lease.id && !left.again());
             if (clean && !seat.isUnsure()) {
                 pool.giveBack(lease);
             } else {
-                wire.revoke(lease.id, limit);
+                end(seat, lease, limit);
             }
         } else if (left != null && left.own() != null) {
             java.util.concurrent.Future<?> unused = wire.revokeSoon(left.own().lease());
         }
         seats.remove(claim, seat);
+    }
+
+    /** Ends the lease that was taken from this seat; which has it again if that fails. */
+    private void end(Seat seat, LeasePool.Lease lease, Limit limit) throws Trouble, InterruptedException {
+        boolean ended = false;
+        try {
+            wire.revoke(lease.id, limit);
+            ended = true;
+        } finally {
+            if (!ended) {
+                seat.putBack(lease);
+            }
+        }
+    }
+
+    private void end(Seat seat, Limit limit) throws Trouble, InterruptedException {
+        LeasePool.Lease lease = seat.take();
+        if (lease != null) {
+            end(seat, lease, limit);
+        }
     }
 
     // ---- Waiting -------------------------------------------------------------------------------------------------
@@ -467,12 +504,8 @@ final class EtcdBackend implements LockBackend {
 
     private Wire.Line again(Claim claim, Keys keys, Seat seat, long seconds, Limit limit)
             throws Trouble, InterruptedException {
-        LeasePool.Lease old = seat.lease();
-        if (old != null) {
-            // With it goes the key, should it be there after all.
-            wire.revoke(old.id, limit);
-            seat.drop(old);
-        }
+        // With it goes the key, should it be there after all.
+        end(seat, limit);
         return enter(claim, keys, seat, seconds, false, limit);
     }
 
@@ -604,10 +637,9 @@ final class EtcdBackend implements LockBackend {
         Seat seat = seats.get(grant.claim());
         if (asked.entry == null || asked.entry.created() != grant.token()) {
             ended.add(grant);
-            if (seat != null) {
+            // If its release is what ended it, its lease is another claim's by now, and no longer ours to end.
+            if (seat != null && seat.take(asked.lease)) {
                 seats.remove(grant.claim(), seat);
-            }
-            if (asked.proof.seconds() > 0) {
                 java.util.concurrent.Future<?> unused = wire.revokeSoon(asked.lease);
             }
         } else if (asked.proof.seconds() > 0 && asked.proof.term() == asked.term) {
