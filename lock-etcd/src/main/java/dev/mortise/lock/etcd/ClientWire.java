@@ -126,7 +126,7 @@ final class ClientWire implements Wire {
         if (said.contains("requested lease not found")) {
             return new LeaseGone(failure);
         }
-        return Trouble.of(inner, SHOWN, true, true);
+        return Trouble.of(inner, SHOWN, true, Trouble.Kind.OWN);
     }
 
     private static GetOption line(Keys keys, GetOption.SortOrder order, int many, long latest) {
@@ -392,8 +392,18 @@ final class ClientWire implements Wire {
         }
     }
 
+    /** Whether its user may read here; where its servers are, only the client knows. */
     @Override
-    public void probe(Limit limit) {
-        // Where its servers are, only the client knows.
+    public void probe(String prefix, Limit limit) throws Trouble, InterruptedException {
+        Object unused = call(
+                () -> client.getKVClient()
+                        .get(
+                                bytes(prefix + "//"),
+                                GetOption.builder()
+                                        .withRange(bytes(prefix + "/0"))
+                                        .withLimit(1)
+                                        .withKeysOnly(true)
+                                        .build()),
+                limit);
     }
 }

@@ -147,7 +147,7 @@ final class EtcdBackend implements LockBackend {
         boolean fine = false;
         try {
             Limit limit = Limit.uninterruptible(budget);
-            wire.probe(limit);
+            wire.probe(prefix, limit);
             // Says how short a lease can be, and that a majority is there to write.
             Wire.Granted shortest = wire.grant(1, limit);
             java.util.concurrent.Future<?> unused = wire.revokeSoon(shortest.id());

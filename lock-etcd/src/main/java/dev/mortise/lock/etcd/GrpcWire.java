@@ -96,7 +96,7 @@ final class GrpcWire implements Wire {
             1, new DefaultThreadFactory("mortise-etcd", true), NioIoHandler.newFactory());
     private final @Nullable String user;
     private final @Nullable String password;
-    private final boolean showsIdentity;
+    private final Trouble.Kind kind;
 
     /** The longest that one server may keep a call to itself where there are others. */
     private final long share;
@@ -140,7 +140,7 @@ final class GrpcWire implements Wire {
         this.shown = shown;
         this.user = user;
         this.password = password;
-        this.showsIdentity = showsIdentity;
+        kind = tls == null ? Trouble.Kind.PLAIN : showsIdentity ? Trouble.Kind.IDENTITY : Trouble.Kind.SECURE;
         share = callTimeout.toNanos() / 3;
         for (Address address : addresses) {
             NettyChannelBuilder builder = NettyChannelBuilder.forAddress(address.host(), address.port())
@@ -177,6 +177,18 @@ final class GrpcWire implements Wire {
         beats.close();
         watches.close();
         servers.forEach(server -> server.channel().shutdownNow());
+        boolean interrupted = false;
+        for (Server server : servers) {
+            try {
+                // A loop that ends before them has them complain.
+                boolean unused = server.channel().awaitTermination(1, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
         Future<?> unused = loop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
     }
 
@@ -253,7 +265,7 @@ final class GrpcWire implements Wire {
                 throw new Trouble("this client of the store was closed", "open another", sent.maybe, e.getCause());
             }
             Throwable cause = e.getCause();
-            throw Trouble.of(cause == null ? e : cause, server.shown(), sent.maybe, showsIdentity);
+            throw Trouble.of(cause == null ? e : cause, server.shown(), sent.maybe, kind);
         } finally {
             if (!answered) {
                 boolean unused = answer.cancel(true);
@@ -667,7 +679,7 @@ final class GrpcWire implements Wire {
 
             @Override
             public void onError(Throwable failure) {
-                Trouble trouble = Trouble.of(failure, server.shown(), true, showsIdentity);
+                Trouble trouble = Trouble.of(failure, server.shown(), true, kind);
                 if (!closed) {
                     LOG.log(Level.DEBUG, shown + ": proofs of life: " + trouble.getMessage());
                     leaveServer(seen);
@@ -969,7 +981,7 @@ final class GrpcWire implements Wire {
 
     /** Each server is looked at by itself; those that cannot be reached are said, as long as one can. */
     @Override
-    public void probe(Limit limit) throws Trouble, InterruptedException {
+    public void probe(String prefix, Limit limit) throws Trouble, InterruptedException {
         introduce(limit);
         Limit each = servers.size() == 1 ? limit : limit.part(share);
         Map<Server, Future<StatusResponse>> asked = new java.util.LinkedHashMap<>();
@@ -1005,7 +1017,7 @@ final class GrpcWire implements Wire {
                 reached.add(server);
             } catch (ExecutionException e) {
                 Throwable cause = e.getCause();
-                Trouble trouble = Trouble.of(cause == null ? e : cause, server.shown(), false, showsIdentity);
+                Trouble trouble = Trouble.of(cause == null ? e : cause, server.shown(), false, kind);
                 if (!trouble.isPassing() && !isTls(trouble)) {
                     // Who may not ask this may still lock.
                     LOG.log(Level.WARNING, shown + ": version not checked: " + trouble.getMessage());
@@ -1029,6 +1041,17 @@ final class GrpcWire implements Wire {
             LOG.log(Level.WARNING, shown + ": not checked, because it cannot be reached: " + unreached);
         }
         at.set(servers.indexOf(reached.get(0)));
+        // Whether this user may read here at all.
+        Reply<?> unused = call(
+                KVGrpc.getRangeMethod(),
+                RangeRequest.newBuilder()
+                        .setKey(bytes(prefix + "//"))
+                        .setRangeEnd(bytes(prefix + "/0"))
+                        .setLimit(1)
+                        .setKeysOnly(true)
+                        .build(),
+                true,
+                limit);
     }
 
     private void requireVersion(Server server, String version) throws Trouble {

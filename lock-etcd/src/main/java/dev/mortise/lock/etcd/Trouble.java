@@ -15,6 +15,16 @@ class Trouble extends Exception {
 
     final String advice;
 
+    /** What is known of a connection, for what may be wrong with it. */
+    enum Kind {
+        PLAIN,
+        SECURE,
+        /** TLS, and this client has a certificate of its own to show. */
+        IDENTITY,
+        /** The application's. */
+        OWN
+    }
+
     /** Whether what was asked for may be done, now or later. */
     final boolean effect;
 
@@ -67,9 +77,9 @@ class Trouble extends Exception {
      * What a failed call means.
      *
      * @param sent whether it may have reached the server
-     * @param shows whether this client has a certificate of its own to show
+     * @param kind of the connection
      */
-    static Trouble of(Throwable failure, String server, boolean sent, boolean shows) {
+    static Trouble of(Throwable failure, String server, boolean sent, Kind kind) {
         Status status = Status.fromThrowable(failure);
         String said = status.getDescription() == null ? "" : status.getDescription();
         String lower = said.toLowerCase(Locale.ROOT);
@@ -102,7 +112,7 @@ class Trouble extends Exception {
             return answered(
                     server, said, "see the alarms of etcd, and do not trust it before they are solved", failure);
         }
-        Trouble tls = tls(failure, server, shows);
+        Trouble tls = tls(failure, server, kind == Kind.IDENTITY);
         if (tls != null) {
             return tls;
         }
@@ -114,7 +124,7 @@ class Trouble extends Exception {
                                 late ? "no answer in time from " + server : server + ": " + root,
                                 lower.contains("leader") || lower.contains("etcdserver: request timed out")
                                         ? "see whether a majority of its servers run and reach each other"
-                                        : "check that the server runs and can be reached",
+                                        : "check that the server runs and can be reached" + hint(kind, root),
                                 sent,
                                 failure)
                         .passing();
@@ -124,6 +134,18 @@ class Trouble extends Exception {
                         server, said.isEmpty() ? status.toString() : said, "see the log of the server", failure);
             }
         }
+    }
+
+    /** A connection that ends before anything was said. */
+    private static String hint(Kind kind, String root) {
+        if (kind == Kind.PLAIN && root.contains("Network closed")) {
+            return "; if it speaks TLS, use etcds://";
+        }
+        if ((kind == Kind.SECURE || kind == Kind.IDENTITY)
+                && (root.contains("Network closed") || root.contains("ClosedChannel"))) {
+            return "; if it does not speak TLS, use etcd://";
+        }
+        return "";
     }
 
     private static Trouble answered(String server, String said, String advice, Throwable failure) {

@@ -129,8 +129,8 @@ interface Wire extends AutoCloseable {
 
     Watching watch(String key);
 
-    /** What is done once, when the store is opened. */
-    void probe(Limit limit) throws Trouble, InterruptedException;
+    /** What is looked at once, when the store is opened. */
+    void probe(String prefix, Limit limit) throws Trouble, InterruptedException;
 
     boolean isClosed();
 

@@ -342,7 +342,7 @@ class ProofTest {
         }
 
         @Override
-        public void probe(Limit limit) {}
+        public void probe(String prefix, Limit limit) {}
 
         @Override
         public boolean isClosed() {
