@@ -22,10 +22,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.Set;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -37,7 +38,10 @@ final class ClientWire implements Wire {
     static final String SHOWN = "etcd by the application's jetcd client";
 
     private final Client client;
-    private final Set<CompletableFuture<?>> open = ConcurrentHashMap.newKeySet();
+    /** What is under way, by a number: futures are equal to nothing. */
+    private final Map<Long, CompletableFuture<?>> open = new ConcurrentHashMap<>();
+
+    private final AtomicLong numbers = new AtomicLong();
     private volatile boolean closed;
 
     ClientWire(Client client) {
@@ -58,7 +62,7 @@ final class ClientWire implements Wire {
     @Override
     public void close() {
         closed = true;
-        open.forEach(each -> each.cancel(false));
+        open.values().forEach(each -> each.cancel(false));
     }
 
     private static ByteSequence bytes(String text) {
@@ -81,10 +85,10 @@ final class ClientWire implements Wire {
         if (closed) {
             throw Trouble.closed();
         }
-        CompletableFuture<T> future = null;
+        long number = numbers.incrementAndGet();
         try {
-            future = request.get();
-            open.add(future);
+            CompletableFuture<T> future = request.get();
+            open.put(number, future);
             if (closed) {
                 boolean unused = future.cancel(false);
             }
@@ -93,9 +97,7 @@ final class ClientWire implements Wire {
             // A client that was closed throws so.
             throw trouble(e);
         } finally {
-            if (future != null) {
-                open.remove(future);
-            }
+            open.remove(number);
         }
     }
 
@@ -152,7 +154,8 @@ final class ClientWire implements Wire {
             Entry oldest = oldest(keys, limit);
             if (oldest != null && !oldest.key().equals(own)) {
                 Found there = find(List.of(own), limit);
-                return new Line(there.entries().isEmpty() ? null : there.entries().get(0), false, oldest, there.term());
+                return new Line(
+                        there.entries().isEmpty() ? null : there.entries().get(0), false, oldest, there.term());
             }
         }
         ByteSequence key = bytes(own);
@@ -169,7 +172,8 @@ final class ClientWire implements Wire {
                         .Else(Op.get(key, GetOption.DEFAULT), oldestOp(keys))
                         .commit(),
                 limit);
-        long term = answer.getHeader().getRaftTerm(); if (answer.isSucceeded()) {
+        long term = answer.getHeader().getRaftTerm();
+        if (answer.isSucceeded()) {
             Entry made = new Entry(own, value, answer.getHeader().getRevision(), lease);
             Entry ahead = null;
             for (KeyValue each : answer.getGetResponses().get(0).getKvs()) {
@@ -195,7 +199,10 @@ final class ClientWire implements Wire {
                         .commit(),
                 limit);
         return new Line(
-                first(answer.getGetResponses().get(0)), false, first(answer.getGetResponses().get(1)), answer.getHeader().getRaftTerm());
+                first(answer.getGetResponses().get(0)),
+                false,
+                first(answer.getGetResponses().get(1)),
+                answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -265,20 +272,22 @@ final class ClientWire implements Wire {
     @Override
     public Beat beat(long lease) {
         CompletableFuture<Proof> answer = new CompletableFuture<>();
+        long number = numbers.incrementAndGet();
         if (closed) {
             answer.complete(Proof.NONE);
         } else {
-            open.add(answer);
+            open.put(number, answer);
             try {
                 var unused = client.getLeaseClient().keepAliveOnce(lease).whenComplete((alive, failure) -> {
-                    open.remove(answer);
+                    open.remove(number);
                     answer.complete(
                             alive != null
-                                    ? new Proof(alive.getTTL(), alive.getHeader().getRaftTerm())
+                                    ? new Proof(
+                                            alive.getTTL(), alive.getHeader().getRaftTerm())
                                     : isNone(failure) ? new Proof(0, 0) : Proof.NONE);
                 });
             } catch (EtcdException | IllegalStateException e) {
-                open.remove(answer);
+                open.remove(number);
                 answer.complete(Proof.NONE);
             }
         }
@@ -289,7 +298,7 @@ final class ClientWire implements Wire {
             } catch (ExecutionException e) {
                 return Proof.NONE; // Closed.
             } finally {
-                open.remove(answer);
+                open.remove(number);
             }
         };
     }
@@ -361,11 +370,12 @@ final class ClientWire implements Wire {
 
         @Override
         public boolean await(Limit limit) throws InterruptedException {
-            open.add(told);
+            long number = numbers.incrementAndGet();
+            open.put(number, told);
             try {
                 return got(told, limit) != null || closed;
             } finally {
-                open.remove(told);
+                open.remove(number);
             }
         }
 

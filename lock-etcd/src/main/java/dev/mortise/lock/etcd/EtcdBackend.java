@@ -181,8 +181,10 @@ final class EtcdBackend implements LockBackend {
                 .exclusionSurvives(all)
                 .tokensSurvive(all)
                 .leases(shortest, LONGEST, Duration.ofSeconds(1))
-                // A new leader, or a restart, gives every lease its full length once more, from the end of an election; the
-                // shortest lease is one and a half of what an election waits for. It then takes up to a second to end it.
+                // A new leader, or a restart, gives every lease its full length once more, from the end of an election;
+                // the
+                // shortest lease is one and a half of what an election waits for. It then takes up to a second to end
+                // it.
                 .freedWithin(lease -> lease.plus(shortest).multipliedBy(2))
                 .fair(true)
                 .outlivesClient(false)
@@ -233,13 +235,13 @@ final class EtcdBackend implements LockBackend {
                     long unused = Keys.seconds(ahead.value());
                 }
                 if (line.own() == null) {
-                    forget(claim, keys, seat, null, whole);
+                    forget(claim, seat, null, whole);
                     return held(ahead);
                 }
                 if (ahead != null) {
                     return wait == 0
                             ? giveUp(claim, keys, seat, whole)
-                            : await(claim, keys, seat, seconds, ahead, wait, whole);
+                            : await(claim, keys, seat, seconds, ahead, whole);
                 }
                 Attempt granted = granted(claim, keys, seat, line.own(), whole.part(budget.toNanos()));
                 if (granted != null) {
@@ -309,8 +311,8 @@ final class EtcdBackend implements LockBackend {
                 return line;
             }
             // From an earlier call, on a lease of which only the store knows, and not for how long it lives.
-            LeasePool.Lease its = new LeasePool.Lease(
-                    own.lease(), Keys.seconds(own.value()), seconds, context.nanoTime() - YEARS);
+            LeasePool.Lease its =
+                    new LeasePool.Lease(own.lease(), Keys.seconds(own.value()), seconds, context.nanoTime() - YEARS);
             pool.giveBack(lease);
             seat.entered(its, own.created());
             seat.sure();
@@ -351,7 +353,7 @@ final class EtcdBackend implements LockBackend {
     /** Leaves the line, because the time is over. */
     private Attempt giveUp(Claim claim, Keys keys, Seat seat, Limit limit) throws Trouble, InterruptedException {
         Wire.Left left = wire.leave(keys, claim.owner(), limit);
-        forget(claim, keys, seat, left, limit);
+        forget(claim, seat, left, limit);
         Wire.Entry oldest = left.oldest();
         return held(oldest == null || oldest.key().equals(keys.of(claim.owner())) ? null : oldest);
     }
@@ -362,7 +364,7 @@ final class EtcdBackend implements LockBackend {
         try {
             seat.release();
             if (seat.lease() != null) {
-                forget(claim, keys, seat, wire.leave(keys, claim.owner(), limit), limit);
+                forget(claim, seat, wire.leave(keys, claim.owner(), limit), limit);
             }
         } catch (Trouble e) {
             LOG.log(Level.DEBUG, "leaving the line after an interrupt", e);
@@ -376,7 +378,7 @@ final class EtcdBackend implements LockBackend {
      *
      * @param left what was removed; null if no key was ever made
      */
-    private void forget(Claim claim, Keys keys, Seat seat, Wire.@Nullable Left left, Limit limit)
+    private void forget(Claim claim, Seat seat, Wire.@Nullable Left left, Limit limit)
             throws Trouble, InterruptedException {
         LeasePool.Lease lease = seat.take();
         if (lease != null) {
@@ -415,7 +417,7 @@ final class EtcdBackend implements LockBackend {
 
     // ---- Waiting -------------------------------------------------------------------------------------------------
 
-    private Attempt await(Claim claim, Keys keys, Seat seat, long seconds, Wire.Entry first, long wait, Limit whole)
+    private Attempt await(Claim claim, Keys keys, Seat seat, long seconds, Wire.Entry first, Limit whole)
             throws Trouble, InterruptedException {
         Wire.Entry ahead = first;
         // What is left of the patience; the rest of the whole is for leaving.
@@ -424,6 +426,7 @@ final class EtcdBackend implements LockBackend {
         while (true) {
             try (Wire.Watching watch = wire.watch(ahead.key())) {
                 boolean begun = watch.begun(patience.part(budget.toNanos()));
+                boolean told = false;
                 while (true) {
                     if (patience.isOver()) {
                         return giveUp(claim, keys, seat, whole);
@@ -455,7 +458,10 @@ final class EtcdBackend implements LockBackend {
                         patience.pause(TROUBLE_PAUSE);
                         break;
                     }
-                    boolean unused = watch.await(patience.part(untilBeat(seat)));
+                    if (told) {
+                        break; // It tells once; and the key is there again, or it would not be ahead.
+                    }
+                    told = watch.await(patience.part(untilBeat(seat)));
                 }
             } catch (Trouble e) {
                 long now = System.nanoTime();
@@ -610,8 +616,7 @@ final class EtcdBackend implements LockBackend {
         for (int from = 0; from < all.size(); from += BATCH) {
             List<Asked> some = all.subList(from, Math.min(all.size(), from + BATCH));
             try {
-                Wire.Found found =
-                        wire.find(some.stream().map(each -> each.key).toList(), limit);
+                Wire.Found found = wire.find(some.stream().map(each -> each.key).toList(), limit);
                 Map<String, Wire.Entry> there = new HashMap<>();
                 found.entries().forEach(entry -> there.put(entry.key(), entry));
                 for (Asked each : some) {
@@ -664,7 +669,7 @@ final class EtcdBackend implements LockBackend {
         seat.release();
         try {
             Wire.Left left = wire.leave(keys, claim.owner(), limit);
-            forget(claim, keys, seat, left, limit);
+            forget(claim, seat, left, limit);
             Wire.Entry own = left.own();
             if (own == null && left.again()) {
                 throw new Trouble("an earlier request had no answer, and may have ended it", "ask again", true, null);

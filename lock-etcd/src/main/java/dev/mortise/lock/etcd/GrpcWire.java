@@ -299,7 +299,7 @@ final class GrpcWire implements Wire {
             } catch (Trouble e) {
                 if (e.isStaleToken() && user != null && !introduced) {
                     introduced = true;
-                    introduce(limit);
+                    introduce(Integer.MAX_VALUE, limit);
                     continue;
                 }
                 if (!e.isPassing()) {
@@ -325,7 +325,7 @@ final class GrpcWire implements Wire {
     }
 
     /** Tells the servers who this is, and gets a token for it. */
-    private void introduce(Limit limit) throws Trouble, InterruptedException {
+    private void introduce(int tries, Limit limit) throws Trouble, InterruptedException {
         if (user == null) {
             return;
         }
@@ -335,7 +335,7 @@ final class GrpcWire implements Wire {
                 .setPassword(password == null ? "" : password)
                 .build();
         Trouble met = null;
-        while (true) {
+        for (int i = 1; ; i++) {
             int seen = at.get();
             Server server = servers.get(index());
             if (limit.isOver()) {
@@ -354,7 +354,7 @@ final class GrpcWire implements Wire {
                     LOG.log(Level.WARNING, shown + ": user and password are given, and nobody asks for them");
                     return;
                 }
-                if (!e.isPassing()) {
+                if (!e.isPassing() || i == tries) {
                     throw e;
                 }
                 met = e;
@@ -427,7 +427,8 @@ final class GrpcWire implements Wire {
         }
         TxnResponse answer =
                 call(KVGrpc.getTxnMethod(), request.build(), false, limit).value();
-        long term = answer.getHeader().getRaftTerm(); if (answer.getSucceeded()) {
+        long term = answer.getHeader().getRaftTerm();
+        if (answer.getSucceeded()) {
             Entry made = new Entry(own, value, answer.getHeader().getRevision(), lease);
             Entry ahead = null;
             if (!ifFree) {
@@ -454,7 +455,10 @@ final class GrpcWire implements Wire {
                 .build();
         TxnResponse answer = call(KVGrpc.getTxnMethod(), request, true, limit).value();
         return new Line(
-                first(answer.getResponses(0).getResponseRange()), false, first(answer.getResponses(1).getResponseRange()), answer.getHeader().getRaftTerm());
+                first(answer.getResponses(0).getResponseRange()),
+                false,
+                first(answer.getResponses(1).getResponseRange()),
+                answer.getHeader().getRaftTerm());
     }
 
     @Override
@@ -566,14 +570,14 @@ final class GrpcWire implements Wire {
 
     /** One stream for all of them; another one when it breaks or is silent. */
     private final class Beats {
-        private @Nullable Flow flow;
+        private @Nullable BeatFlow flow;
 
         Beat send(long lease) {
-            Flow stream;
+            BeatFlow stream;
             synchronized (this) {
-                Flow open = flow;
+                BeatFlow open = flow;
                 if (open == null) {
-                    open = new Flow(at.get(), servers.get(index()));
+                    open = new BeatFlow(at.get(), servers.get(index()));
                     flow = open;
                     open.start();
                 }
@@ -582,14 +586,14 @@ final class GrpcWire implements Wire {
             return stream.send(lease);
         }
 
-        synchronized void ended(Flow which) {
+        synchronized void ended(BeatFlow which) {
             if (flow == which) {
                 flow = null;
             }
         }
 
         void close() {
-            Flow open;
+            BeatFlow open;
             synchronized (this) {
                 open = flow;
             }
@@ -598,7 +602,7 @@ final class GrpcWire implements Wire {
             }
         }
 
-        private final class Flow implements ClientResponseObserver<LeaseKeepAliveRequest, LeaseKeepAliveResponse> {
+        private final class BeatFlow implements ClientResponseObserver<LeaseKeepAliveRequest, LeaseKeepAliveResponse> {
             private final int seen;
             private final Server server;
             private final Object lock = new Object();
@@ -609,7 +613,7 @@ final class GrpcWire implements Wire {
             private @Nullable ClientCallStreamObserver<LeaseKeepAliveRequest> out;
             private boolean over;
 
-            Flow(int seen, Server server) {
+            BeatFlow(int seen, Server server) {
                 this.seen = seen;
                 this.server = server;
             }
@@ -726,14 +730,14 @@ final class GrpcWire implements Wire {
 
     /** One stream for all of them. Each tells its own waiter, also that the stream is over. */
     private final class Watches {
-        private @Nullable Flow flow;
+        private @Nullable WatchFlow flow;
 
         Watching add(String key) {
-            Flow stream;
+            WatchFlow stream;
             synchronized (this) {
-                Flow open = flow;
+                WatchFlow open = flow;
                 if (open == null) {
-                    open = new Flow(at.get(), servers.get(index()));
+                    open = new WatchFlow(at.get(), servers.get(index()));
                     flow = open;
                     open.start();
                 }
@@ -742,14 +746,14 @@ final class GrpcWire implements Wire {
             return stream.add(key);
         }
 
-        synchronized void ended(Flow which) {
+        synchronized void ended(WatchFlow which) {
             if (flow == which) {
                 flow = null;
             }
         }
 
         void close() {
-            Flow open;
+            WatchFlow open;
             synchronized (this) {
                 open = flow;
             }
@@ -758,7 +762,7 @@ final class GrpcWire implements Wire {
             }
         }
 
-        private final class Flow implements ClientResponseObserver<WatchRequest, WatchResponse> {
+        private final class WatchFlow implements ClientResponseObserver<WatchRequest, WatchResponse> {
             private final int seen;
             private final Server server;
             private final Object lock = new Object();
@@ -770,7 +774,7 @@ final class GrpcWire implements Wire {
             private @Nullable ClientCallStreamObserver<WatchRequest> out;
             private boolean over;
 
-            Flow(int seen, Server server) {
+            WatchFlow(int seen, Server server) {
                 this.seen = seen;
                 this.server = server;
             }
@@ -863,7 +867,8 @@ final class GrpcWire implements Wire {
                     LOG.log(Level.DEBUG, shown + ": a watch was refused: " + answer.getCancelReason());
                     if (answer.getCancelReason().contains("permission denied")
                             || answer.getCancelReason().contains("invalid auth token")) {
-                        // What a stream was opened with holds for its life; the next call finds out which of the two it is.
+                        // What a stream was opened with holds for its life; the next call finds out which of the two it
+                        // is.
                         cancel("another token is needed");
                     }
                     signal.end();
@@ -914,8 +919,8 @@ final class GrpcWire implements Wire {
             }
         }
 
-        private final class Signal implements Watching {
-            private final Flow on;
+        private static final class Signal implements Watching {
+            private final WatchFlow on;
 
             /** By the store; negative until it is known. The flow's lock guards these two. */
             private long id = -1;
@@ -925,7 +930,7 @@ final class GrpcWire implements Wire {
             private final CompletableFuture<Boolean> told = new CompletableFuture<>();
             private volatile boolean broken;
 
-            Signal(Flow on) {
+            Signal(WatchFlow on) {
                 this.on = on;
             }
 
@@ -982,17 +987,26 @@ final class GrpcWire implements Wire {
     /** Each server is looked at by itself; those that cannot be reached are said, as long as one can. */
     @Override
     public void probe(String prefix, Limit limit) throws Trouble, InterruptedException {
-        introduce(limit);
-        Limit each = servers.size() == 1 ? limit : limit.part(share);
+        // Each once: what is down is said at once.
+        introduce(servers.size(), limit);
+        Limit most = limit.part(limit.left() / 4 * 3);
         Map<Server, Future<StatusResponse>> asked = new java.util.LinkedHashMap<>();
         for (Server server : servers) {
-            CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(Math.max(1, each.left()), TimeUnit.NANOSECONDS);
+            CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(Math.max(1, most.left()), TimeUnit.NANOSECONDS);
             asked.put(
                     server,
                     ClientCalls.futureUnaryCall(
                             open(server, MaintenanceGrpc.getStatusMethod(), options, false),
                             StatusRequest.getDefaultInstance()));
         }
+        // Where some have answered, those that have not are waited for a little longer; else for as long as there is.
+        Limit little = limit.part(share);
+        while (!most.isOver()
+                && !asked.values().stream().allMatch(Future::isDone)
+                && !(little.isOver() && asked.values().stream().anyMatch(GrpcWire::isAnswered))) {
+            most.pause(TimeUnit.MILLISECONDS.toNanos(1));
+        }
+        Limit each = limit.part(0);
         Trouble silent = null;
         List<Server> reached = new ArrayList<>();
         List<String> unreached = new ArrayList<>();
@@ -1052,6 +1066,18 @@ final class GrpcWire implements Wire {
                         .build(),
                 true,
                 limit);
+    }
+
+    private static boolean isAnswered(Future<?> future) {
+        if (!future.isDone()) {
+            return false;
+        }
+        try {
+            Object unused = future.get();
+            return true;
+        } catch (ExecutionException | InterruptedException | java.util.concurrent.CancellationException e) {
+            return false;
+        }
     }
 
     private void requireVersion(Server server, String version) throws Trouble {

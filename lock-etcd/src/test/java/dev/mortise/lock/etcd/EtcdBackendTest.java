@@ -204,7 +204,7 @@ class EtcdBackendTest {
     @Test
     void sinceIsThatOfThePooledLease() throws Exception {
         try (EtcdBackend backend = direct()) {
-            Duration lease = Duration.ofSeconds(3600);
+            Duration lease = Duration.ofHours(1);
             Claim first = claim("aged", lease);
             Grant before = grant(backend, first);
             backend.release(first);
@@ -251,8 +251,7 @@ class EtcdBackendTest {
                 threads.add(EtcdStore.inAThread(() -> {
                     try {
                         Claim claim = claim("fifo");
-                        Grant grant =
-                                backend.acquire(claim, LONG).grant().orElseThrow();
+                        Grant grant = backend.acquire(claim, LONG).grant().orElseThrow();
                         order.add(number);
                         tokens.add(grant.token());
                         backend.release(claim);
@@ -299,8 +298,7 @@ class EtcdBackendTest {
             }
             await().atMost(Duration.ofMinutes(2)).until(() -> queued("crowd") == many + 1);
             double watchers = many;
-            await().atMost(LONG)
-                    .until(() -> store.server.metric("etcd_debugging_mvcc_watcher_total") >= watchers);
+            await().atMost(LONG).until(() -> store.server.metric("etcd_debugging_mvcc_watcher_total") >= watchers);
             long streams = store.server.calls("Watch");
             // What was begun before has come to rest.
             AtomicReference<Long> calls = new AtomicReference<>(-1L);
@@ -412,8 +410,9 @@ class EtcdBackendTest {
             Grant gone = grant(backend, claim("gone-key"));
             store.evict("gone-key");
             Renewal renewal = backend.renew(List.of(kept, gone));
-            assertThat(renewal.live()).singleElement().satisfies(grant -> assertThat(grant.claim())
-                    .isEqualTo(kept.claim()));
+            assertThat(renewal.live())
+                    .singleElement()
+                    .satisfies(grant -> assertThat(grant.claim()).isEqualTo(kept.claim()));
             assertThat(renewal.ended()).containsExactly(gone);
         }
     }
@@ -423,8 +422,10 @@ class EtcdBackendTest {
     void aRevokedLeaseHasEnded() throws Exception {
         try (EtcdBackend backend = direct()) {
             Grant grant = grant(backend, claim("revoked"));
-            String id = store.server.post("/v3/kv/range", "{\"key\":\""
-                    + EtcdServer.base64(Keys.of(Keys.PREFIX, "revoked").of(grant.owner())) + "\"}");
+            String id = store.server.post(
+                    "/v3/kv/range",
+                    "{\"key\":\""
+                            + EtcdServer.base64(Keys.of(Keys.PREFIX, "revoked").of(grant.owner())) + "\"}");
             int at = id.indexOf("\"lease\":\"") + 9;
             store.server.post("/v3/lease/revoke", "{\"ID\":\"" + id.substring(at, id.indexOf('"', at)) + "\"}");
             Renewal renewal = backend.renew(List.of(grant));
@@ -458,9 +459,8 @@ class EtcdBackendTest {
                 });
                 begun.await();
                 await().atMost(LONG)
-                        .until(() -> own.server.count(
-                                        Keys.of(Keys.PREFIX, "frozen").start())
-                                == 2);
+                        .until(() ->
+                                own.server.count(Keys.of(Keys.PREFIX, "frozen").start()) == 2);
                 own.server.freeze();
                 try {
                     within(timeout, () -> backend.acquire(claim("frozen"), Duration.ZERO), true);
@@ -468,10 +468,7 @@ class EtcdBackendTest {
                     within(timeout, () -> backend.renew(List.of(grant)), true);
                     within(timeout, () -> backend.release(grant.claim()), true);
                     within(timeout, () -> backend.holder("frozen"), false);
-                    within(
-                            timeout,
-                            () -> own.connect(timeout, Map.of()).close(),
-                            false);
+                    within(timeout, () -> own.connect(timeout, Map.of()).close(), false);
                     waiter.join();
                     assertThat(Duration.ofNanos(waited.get())).isLessThan(patience.plus(timeout));
                 } finally {
@@ -522,9 +519,9 @@ class EtcdBackendTest {
                     backend.release(late);
                     return true;
                 });
-                await().atMost(LONG).until(() -> own.server.count(Keys.of(Keys.PREFIX, "ghost")
-                                .start())
-                        == 0);
+                await().atMost(LONG)
+                        .until(() ->
+                                own.server.count(Keys.of(Keys.PREFIX, "ghost").start()) == 0);
                 Claim next = claim("ghost");
                 assertThat(other.acquire(next, Duration.ZERO).grant()).isPresent();
                 Claim again = claim("ghost-2");
@@ -555,9 +552,11 @@ class EtcdBackendTest {
     @Test
     void otherDataUnderTheNameIsRefusedWithBothNamed() throws Exception {
         try (EtcdBackend backend = direct()) {
-            store.server.post("/v3/kv/put", "{\"key\":\""
-                    + EtcdServer.base64(Keys.of(Keys.PREFIX, "format").of("x")) + "\",\"value\":\""
-                    + EtcdServer.base64("2:30") + "\"}");
+            store.server.post(
+                    "/v3/kv/put",
+                    "{\"key\":\""
+                            + EtcdServer.base64(Keys.of(Keys.PREFIX, "format").of("x")) + "\",\"value\":\""
+                            + EtcdServer.base64("2:30") + "\"}");
             assertThatThrownBy(() -> backend.acquire(claim("format"), Duration.ZERO))
                     .isInstanceOf(LockStoreException.class)
                     .hasMessageContaining("format 1")

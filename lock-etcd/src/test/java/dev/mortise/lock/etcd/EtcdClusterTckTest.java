@@ -3,7 +3,6 @@ package dev.mortise.lock.etcd;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.tck.LockTck;
 import dev.mortise.lock.tck.Store;
-import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -26,7 +25,7 @@ class EtcdClusterTckTest extends LockTck {
                             .append("127.0.0.1:")
                             .append(cluster.member((first + i) % cluster.size()).port());
                 }
-                return EtcdStore.connect(hosts.toString(), Duration.ofSeconds(5), Map.of());
+                return EtcdStore.connect(hosts.toString(), EtcdStore.CALL_TIMEOUT, Map.of());
             }
 
             @Override

@@ -87,7 +87,8 @@ class EtcdFenceTest {
                     .orElseThrow();
             assertThat(write(held, "3")).isFalse();
             assertThat(fence.of("fenced", old.token())).isEmpty();
-            assertThat(write(fence.of("fenced", next.token()).orElseThrow(), "4")).isTrue();
+            assertThat(write(fence.of("fenced", next.token()).orElseThrow(), "4"))
+                    .isTrue();
         }
     }
 
@@ -109,8 +110,10 @@ class EtcdFenceTest {
             Awaitility.await()
                     .atMost(LONG)
                     .until(() -> server.count(Keys.of("mortise", "line").start()) == 2);
-            String all = server.post("/v3/kv/range", "{\"key\":\"" + EtcdServer.base64("mortise//line/")
-                    + "\",\"range_end\":\"" + EtcdServer.base64("mortise//line0") + "\"}");
+            String all = server.post(
+                    "/v3/kv/range",
+                    "{\"key\":\"" + EtcdServer.base64("mortise//line/") + "\",\"range_end\":\""
+                            + EtcdServer.base64("mortise//line0") + "\"}");
             List<Long> revisions = java.util.regex.Pattern.compile("\"create_revision\":\"(\\d+)\"")
                     .matcher(all)
                     .results()
@@ -184,7 +187,8 @@ class EtcdFenceTest {
             assertThat(server.count("mortise//own/")).isZero();
         }
         // It is the application's still.
-        assertThat(client.getKVClient().get(bytes("x")).get(30, TimeUnit.SECONDS)).isNotNull();
+        assertThat(client.getKVClient().get(bytes("x")).get(30, TimeUnit.SECONDS))
+                .isNotNull();
     }
 
     @Test

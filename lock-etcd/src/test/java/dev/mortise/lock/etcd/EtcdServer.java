@@ -25,7 +25,7 @@ import java.util.stream.Stream;
  */
 public final class EtcdServer implements AutoCloseable {
     /** Elections as quick as a busy machine allows; the shortest lease is one and a half of the timeout, in whole seconds. */
-    static final List<String> QUICK = List.of("--heartbeat-interval", "50", "--election-timeout", "500");
+    static final List<String> QUICK = List.of("--heartbeat-interval", "50", "--election-timeout", "650");
 
     /** As etcd's own defaults are. */
     public static final List<String> DEFAULT_ELECTIONS =
@@ -230,7 +230,7 @@ public final class EtcdServer implements AutoCloseable {
     /**
      * The sum of all metrics that begin so.
      *
-     * @param start name, brace and first labels, as {@code grpc_server_started_total{grpc_method="Txn"}
+     * @param start name, brace and first labels, such as grpc_server_started_total, {, grpc_method="Txn"
      */
     public double metric(String start) {
         double sum = 0;

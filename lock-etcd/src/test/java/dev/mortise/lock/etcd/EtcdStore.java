@@ -41,9 +41,7 @@ final class EtcdStore implements Store {
 
     static EtcdBackend connect(String hosts, Duration callTimeout, Map<String, String> options) {
         LockBackend backend = new EtcdProvider()
-                .open(
-                        StoreUri.parse("etcd://" + hosts, options),
-                        BackendContext.of(System::nanoTime, callTimeout));
+                .open(StoreUri.parse("etcd://" + hosts, options), BackendContext.of(System::nanoTime, callTimeout));
         return (EtcdBackend) backend;
     }
 

@@ -286,11 +286,7 @@ class ProofTest {
                 first.run();
             }
             return new Found(
-                    keys.stream()
-                            .filter(line::containsKey)
-                            .map(line::get)
-                            .toList(),
-                    term);
+                    keys.stream().filter(line::containsKey).map(line::get).toList(), term);
         }
 
         @Override
@@ -300,7 +296,7 @@ class ProofTest {
 
         @Override
         public Granted grant(long length, Limit limit) {
-            long id = 100 + ++grants;
+            long id = 100L + ++grants;
             seconds.put(id, length);
             return new Granted(id, length);
         }
