@@ -52,6 +52,9 @@ final class EtcdBackend implements LockBackend {
 
     private static final long TROUBLE_PAUSE = TimeUnit.MILLISECONDS.toNanos(50);
 
+    /** Who waits comes back so late at most when the store is in trouble: many may do so at once. */
+    private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(1);
+
     private final Wire wire;
     private final String prefix;
     private final BackendContext context;
@@ -423,6 +426,7 @@ final class EtcdBackend implements LockBackend {
         // What is left of the patience; the rest of the whole is for leaving.
         Limit patience = whole.part(whole.left() - budget.toNanos());
         long troubled = 0;
+        long pause = TROUBLE_PAUSE;
         while (true) {
             try (Wire.Watching watch = wire.watch(ahead.key())) {
                 boolean begun = watch.begun(patience.part(budget.toNanos()));
@@ -454,10 +458,17 @@ final class EtcdBackend implements LockBackend {
                         ahead = now;
                         break;
                     }
-                    if (!begun || watch.isBroken()) {
-                        patience.pause(TROUBLE_PAUSE);
+                    if (watch.isBroken()) {
+                        patience.pause(pause);
+                        pause = Math.min(LONGEST_PAUSE, pause * 2);
                         break;
                     }
+                    if (!begun) {
+                        // Slow, and not silent: nothing is gained by another one. When it has begun, the line is read once more.
+                        begun = watch.begun(patience.part(budget.toNanos()));
+                        continue;
+                    }
+                    pause = TROUBLE_PAUSE;
                     if (told) {
                         break; // It tells once; and the key is there again, or it would not be ahead.
                     }
@@ -477,7 +488,8 @@ final class EtcdBackend implements LockBackend {
                         || seat.isUnsure()) {
                     throw e;
                 }
-                patience.pause(TROUBLE_PAUSE);
+                patience.pause(pause);
+                pause = Math.min(LONGEST_PAUSE, pause * 2);
             }
         }
     }
@@ -694,13 +706,22 @@ final class EtcdBackend implements LockBackend {
                 return Optional.empty();
             }
             long unused = Keys.seconds(oldest.value());
-            long left = wire.left(oldest.lease(), limit);
+            long left = left(oldest.lease(), limit);
             return Optional.of(
                     Holder.of(keys.owner(oldest.key()), oldest.created(), Duration.ofSeconds(Math.max(0, left))));
         } catch (Trouble e) {
             throw failed("look at " + keys, e);
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
+        }
+    }
+
+    /** In seconds; 0 if it has ended since. */
+    private long left(long lease, Limit limit) throws Trouble, InterruptedException {
+        try {
+            return wire.left(lease, limit);
+        } catch (Wire.LeaseGone e) {
+            return 0;
         }
     }
 

@@ -329,7 +329,6 @@ final class GrpcWire implements Wire {
         if (user == null) {
             return;
         }
-        token = null;
         AuthenticateRequest request = AuthenticateRequest.newBuilder()
                 .setName(user)
                 .setPassword(password == null ? "" : password)
@@ -610,6 +609,9 @@ final class GrpcWire implements Wire {
             /** In the order of sending, which is that of the answers, for each lease. */
             private final Map<Long, Deque<CompletableFuture<Proof>>> waiting = new HashMap<>();
 
+            /** When something came last, or it was opened. */
+            private volatile long heard = System.nanoTime();
+
             private @Nullable ClientCallStreamObserver<LeaseKeepAliveRequest> out;
             private boolean over;
 
@@ -651,12 +653,16 @@ final class GrpcWire implements Wire {
                         }
                     }
                 }
+                long sent = System.nanoTime();
                 return limit -> {
                     try {
                         Proof proof = limit.await(answer);
                         if (proof == null) {
-                            cancel("no answer in time");
-                            leaveServer(seen);
+                            if (sent - heard >= 0) {
+                                // Nothing has come since: it is silent, and not only slow.
+                                leaveServer(seen);
+                                cancel("no answer in time");
+                            }
                             return Proof.NONE;
                         }
                         return proof;
@@ -668,6 +674,7 @@ final class GrpcWire implements Wire {
 
             @Override
             public void onNext(LeaseKeepAliveResponse answer) {
+                heard = System.nanoTime();
                 CompletableFuture<Proof> first;
                 synchronized (lock) {
                     Deque<CompletableFuture<Proof>> those = waiting.get(answer.getID());
@@ -771,6 +778,9 @@ final class GrpcWire implements Wire {
             private final Deque<Signal> asked = new ArrayDeque<>();
 
             private final Map<Long, Signal> signals = new HashMap<>();
+            /** When something came last, or it was opened. */
+            private volatile long heard = System.nanoTime();
+
             private @Nullable ClientCallStreamObserver<WatchRequest> out;
             private boolean over;
 
@@ -840,14 +850,19 @@ final class GrpcWire implements Wire {
                         .build());
             }
 
-            /** It does not answer: for all who have a watch on it. */
-            void isSilent() {
-                leaveServer(seen);
-                cancel("no answer in time");
+            /**
+             * It has not answered one who asked then. If nothing has come since, that is so for all who have a watch on it.
+             */
+            void hasNotAnswered(long since) {
+                if (since - heard >= 0) {
+                    leaveServer(seen);
+                    cancel("no answer in time");
+                }
             }
 
             @Override
             public void onNext(WatchResponse answer) {
+                heard = System.nanoTime();
                 Signal signal;
                 synchronized (lock) {
                     signal = answer.getCreated() ? asked.poll() : signals.get(answer.getWatchId());
@@ -926,6 +941,7 @@ final class GrpcWire implements Wire {
             private long id = -1;
 
             private boolean unwanted;
+            private final long made = System.nanoTime();
             private final CompletableFuture<Boolean> begun = new CompletableFuture<>();
             private final CompletableFuture<Boolean> told = new CompletableFuture<>();
             private volatile boolean broken;
@@ -952,7 +968,7 @@ final class GrpcWire implements Wire {
             public boolean begun(Limit limit) throws InterruptedException {
                 Boolean yes = got(begun, limit);
                 if (yes == null) {
-                    on.isSilent();
+                    on.hasNotAnswered(made);
                 }
                 return yes != null && yes;
             }
