@@ -41,6 +41,9 @@ final class EtcdBackend implements LockBackend {
 
     static final Guarantees GUARANTEES = guarantees(Duration.ofSeconds(1));
 
+    /** Opening has at least so long: a JVM that is new loads all of gRPC in it. */
+    private static final Duration OPENING = Duration.ofSeconds(10);
+
     /** How soon to come back where nobody tells of releases. */
     private static final Duration PAUSE = Duration.ofMillis(20);
 
@@ -149,7 +152,7 @@ final class EtcdBackend implements LockBackend {
     EtcdBackend opened() {
         boolean fine = false;
         try {
-            Limit limit = Limit.uninterruptible(budget);
+            Limit limit = Limit.uninterruptible(budget.compareTo(OPENING) < 0 ? OPENING : budget);
             wire.probe(prefix, limit);
             // Says how short a lease can be, and that a majority is there to write.
             Wire.Granted shortest = wire.grant(1, limit);
@@ -464,7 +467,8 @@ final class EtcdBackend implements LockBackend {
                         break;
                     }
                     if (!begun) {
-                        // Slow, and not silent: nothing is gained by another one. When it has begun, the line is read once more.
+                        // Slow, and not silent: nothing is gained by another one. When it has begun, the line is read
+                        // once more.
                         begun = watch.begun(patience.part(budget.toNanos()));
                         continue;
                     }
