@@ -150,7 +150,7 @@ class EtcdBackendTest {
     void renewalOfAThousandIsAThousandMessagesOnOneStream() throws Exception {
         try (EtcdBackend backend = direct()) {
             List<Grant> grants = Collections.synchronizedList(new ArrayList<>());
-            grants.add(grant(backend, claim("many-first")));
+            grants.add(grant(backend, claim("many-first", Duration.ofMinutes(5))));
             Renewal one = backend.renew(List.copyOf(grants));
             assertThat(one.live()).hasSize(1);
             long threads = threads();
