@@ -231,7 +231,8 @@ final class GrpcWire implements Wire {
             @Override
             public void start(Listener<R> listener, Metadata headers) {
                 String known = token;
-                if (known != null) {
+                // Not to ask for another: a server that knows nothing of this one refuses that as well.
+                if (known != null && method != AuthGrpc.getAuthenticateMethod()) {
                     headers.put(TOKEN, known);
                 }
                 if (stream) {

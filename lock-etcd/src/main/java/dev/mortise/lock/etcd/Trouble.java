@@ -138,7 +138,7 @@ class Trouble extends Exception {
 
     /** A connection that ends before anything was said. */
     private static String hint(Kind kind, String root) {
-        if (kind == Kind.PLAIN && root.contains("Network closed")) {
+        if (kind == Kind.PLAIN && (root.contains("Network closed") || root.contains("Connection reset"))) {
             return "; if it speaks TLS, use etcds://";
         }
         if ((kind == Kind.SECURE || kind == Kind.IDENTITY)
