@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -46,7 +47,7 @@ final class Bench implements AutoCloseable {
     private final Results results = new Results();
     private final List<AutoCloseable> open = new CopyOnWriteArrayList<>();
     private volatile boolean closed;
-    private String serverVersion = "";
+    private final Set<String> serverVersions = new LinkedHashSet<>();
 
     Bench(Plan plan, Consumer<String> progress) {
         this.plan = plan;
@@ -64,7 +65,7 @@ final class Bench implements AutoCloseable {
     }
 
     String serverVersion() {
-        return serverVersion;
+        return String.join(", ", serverVersions);
     }
 
     private void run(Tier tier) throws InterruptedException {
@@ -81,9 +82,9 @@ final class Bench implements AutoCloseable {
 
     private void runRounds(Tier tier, Scenario scenario) {
         List<Crew> crews = new ArrayList<>();
-        Servers servers = keep(new Servers(tier.servers));
+        Servers servers = keep(tier.start());
         try {
-            serverVersion = servers.version();
+            serverVersions.add(servers.version());
             for (Peer peer : peers(tier, scenario)) {
                 progress.accept(tier.title + " " + scenario + ": warming up " + peer.title);
                 attempt(peer, scenario, () -> {
@@ -121,9 +122,9 @@ final class Bench implements AutoCloseable {
         try {
             for (Peer peer : peers(tier, Scenario.IDLE)) {
                 progress.accept(tier.title + " " + Scenario.IDLE + ": starting " + peer.title);
-                Servers own = keep(new Servers(tier.servers));
+                Servers own = keep(tier.start());
                 servers.add(own);
-                serverVersion = own.version();
+                serverVersions.add(own.version());
                 attempt(peer, Scenario.IDLE, () -> {
                     Crew crew = keep(new Crew(peer, Scenario.IDLE, own, plan.jvm));
                     crews.add(crew);

@@ -19,10 +19,11 @@ enum Measure {
             "requests",
             "/op",
             true,
-            "times that a server read from a socket, over all servers: calls in one packet count once"),
+            "times that a server read from a socket, over all servers: calls in one packet count once; where servers do not"
+                    + " count that, messages"),
     SCRIPTS("scripts", "/op", true, "EVAL, EVALSHA and FCALL, over all servers"),
     COMMAND_RATE("commands", "/s", true, "with those inside scripts"),
-    REQUEST_RATE("requests", "/s", true, "times that a server read from a socket, over all servers"),
+    REQUEST_RATE("requests", "/s", true, "times that a server read from a socket, or messages, over all servers"),
     SCRIPT_RATE("scripts", "/s", true, "EVAL, EVALSHA and FCALL, over all servers"),
     THREADS("client threads", "", true, "live threads more than before the client was opened"),
     ALL_THREADS("all threads", "", true, "live threads of its JVM: a bare one has 6 or 7, of which the bench adds 2"),

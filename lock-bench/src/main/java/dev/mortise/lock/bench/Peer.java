@@ -78,7 +78,7 @@ enum Peer {
             "LockClient.connect(\"redlock://host:port,…\"), default settings.",
             LockClient.class,
             EnumSet.allOf(Scenario.class),
-            ports -> Libraries.mortise(Servers.redlock(ports))),
+            ports -> Libraries.mortise(RedisServers.redlock(ports))),
     RED_LOCK(
             Kind.PEER,
             "Redisson RedissonRedLock",
@@ -119,8 +119,13 @@ enum Peer {
         this.opener = opener;
     }
 
+    /** The peers of a tier stand together, its floor first. */
     Tier tier() {
-        return compareTo(BARE_SCATTER) < 0 ? Tier.REDIS : Tier.REDLOCK;
+        Tier mine = Tier.values()[0];
+        for (Tier tier : Tier.values()) {
+            mine = compareTo(tier.floor) < 0 ? mine : tier;
+        }
+        return mine;
     }
 
     Session open(List<Integer> ports) throws Exception {

@@ -1,41 +1,31 @@
 package dev.mortise.lock.bench;
 
-import dev.mortise.lock.redis.RedisServer;
-import dev.mortise.lock.redlock.RedlockLocks;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The servers of one tier, without persistence, on the loopback. Any thread may close them. */
-final class Servers implements AutoCloseable {
-    private final List<RedisServer> servers = new ArrayList<>();
+/** The servers of one tier, on the loopback. Any thread may close them. */
+interface Servers extends AutoCloseable {
+    /** What clients are told of where they are. */
+    List<Integer> ports();
 
-    Servers(int count) {
-        for (int i = 0; i < count; i++) {
-            servers.add(new RedisServer());
-        }
-        if (count > 1) {
-            // Else the first client of lock-redlock waits a longest lease, in which servers may not vote that are new.
-            List<String> unused = RedlockLocks.initialise(redlock(ports()), Map.of());
-        }
-    }
-
-    static String redlock(List<Integer> ports) {
-        return "redlock://127.0.0.1:"
-                + String.join(",127.0.0.1:", ports.stream().map(String::valueOf).toList());
-    }
-
-    List<Integer> ports() {
-        return servers.stream().map(RedisServer::port).toList();
-    }
-
-    String version() {
-        return "redis-server " + servers.get(0).info("server").get("redis_version");
-    }
+    /** The name of the program, and its version. */
+    String version();
 
     /** What they have counted so far, over all of them. */
+    Counts counts();
+
+    /** What they have used of the processors. */
+    Duration cpu();
+
+    /**
+     * What servers have counted.
+     *
+     * @param calls by the store's own name for a request
+     * @param reads how often they read from a socket, or where that is not counted, how many messages came
+     * @param ownReads those of {@code reads} that were for the counting, between two of these
+     */
     record Counts(Map<String, Long> calls, long reads, long ownReads, double cpuSeconds) {
         Counts since(Counts before) {
             Map<String, Long> more = new TreeMap<>();
@@ -62,40 +52,11 @@ final class Servers implements AutoCloseable {
         }
     }
 
-    Counts counts() {
-        Map<String, Long> calls = new TreeMap<>();
-        long reads = 0;
-        double cpuSeconds = 0;
-        for (RedisServer server : servers) {
-            for (Map.Entry<String, String> line : server.info("all").entrySet()) {
-                String value = line.getValue();
-                if (line.getKey().startsWith("cmdstat_")) {
-                    calls.merge(
-                            line.getKey().substring("cmdstat_".length()),
-                            Long.valueOf(value.substring("calls=".length(), value.indexOf(','))),
-                            Long::sum);
-                } else if (line.getKey().equals("total_reads_processed")) {
-                    reads += Long.parseLong(value);
-                } else if (line.getKey().equals("used_cpu_sys") || line.getKey().equals("used_cpu_user")) {
-                    cpuSeconds += Double.parseDouble(value);
-                }
-            }
-        }
-        calls.remove("info");
-        // Ours, between two of these: the end of the connection of the first, the question of the second.
-        return new Counts(calls, reads, 2L * servers.size(), cpuSeconds);
-    }
-
-    /** What they have used of the processors. */
-    Duration cpu() {
-        return servers.stream()
-                .flatMap(server -> ProcessHandle.of(server.pid()).stream())
+    /** What these processes have used. */
+    static Duration cpu(List<Long> pids) {
+        return pids.stream()
+                .flatMap(pid -> ProcessHandle.of(pid).stream())
                 .flatMap(process -> process.info().totalCpuDuration().stream())
                 .reduce(Duration.ZERO, Duration::plus);
-    }
-
-    @Override
-    public void close() {
-        servers.forEach(RedisServer::close);
     }
 }
