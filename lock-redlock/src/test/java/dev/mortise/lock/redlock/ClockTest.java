@@ -3,8 +3,9 @@ package dev.mortise.lock.redlock;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.Holds;
+import dev.mortise.lock.Holds.Hold;
 import dev.mortise.lock.redis.RedisServer;
-import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.redlock.Node.Terms;
 import dev.mortise.lock.redlock.Protocol.Outcome;
 import dev.mortise.lock.spi.LockBackend;

@@ -3,10 +3,11 @@ package dev.mortise.lock.redlock;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.Holds;
+import dev.mortise.lock.Holds.Hold;
 import dev.mortise.lock.Lease;
 import dev.mortise.lock.LockClient;
 import dev.mortise.lock.redis.RedisServer;
-import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.LockBackend;
 import java.time.Duration;

@@ -5,9 +5,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.Holds;
+import dev.mortise.lock.Holds.Hold;
 import dev.mortise.lock.LockStoreException;
 import dev.mortise.lock.redis.RedisServer;
-import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.spi.LockBackend;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -7,9 +7,10 @@ import static org.assertj.core.api.Assertions.catchThrowable;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.Holds;
+import dev.mortise.lock.Holds.Hold;
 import dev.mortise.lock.LockStoreException;
 import dev.mortise.lock.redis.RedisServer;
-import dev.mortise.lock.redlock.Holds.Hold;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.Providers;
 import dev.mortise.lock.spi.StoreUri;
