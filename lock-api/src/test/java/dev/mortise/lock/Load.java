@@ -9,8 +9,10 @@ import dev.mortise.lock.spi.LockBackend;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -29,6 +31,13 @@ public final class Load implements AutoCloseable {
     private final List<Thread> threads = new ArrayList<>();
     private final List<AtomicLong> grants = new ArrayList<>();
     private final List<Throwable> wrong = new CopyOnWriteArrayList<>();
+
+    /** Until when the call that a thread is in must have ended. */
+    private final Map<Thread, Long> limits = new ConcurrentHashMap<>();
+
+    /** So long this machine has not let its processes run, in which no call can end. */
+    private final AtomicLong stalled = new AtomicLong();
+
     private volatile boolean over;
 
     /**
@@ -41,6 +50,10 @@ public final class Load implements AutoCloseable {
         this.holds = holds;
         this.lease = lease;
         this.callTimeout = callTimeout;
+        Thread pulse = new Thread(this::pulse, "pulse");
+        pulse.setDaemon(true);
+        threads.add(pulse);
+        pulse.start();
         SplittableRandom seeds = new SplittableRandom();
         for (LockBackend client : clients) {
             AtomicLong count = new AtomicLong();
@@ -55,13 +68,34 @@ public final class Load implements AutoCloseable {
         }
     }
 
+    private void pulse() {
+        long last = System.nanoTime();
+        while (!over) {
+            try {
+                TimeUnit.MILLISECONDS.sleep(10);
+            } catch (InterruptedException e) {
+                return;
+            }
+            long now = System.nanoTime();
+            stalled.addAndGet(Math.max(0, now - last - TimeUnit.MILLISECONDS.toNanos(20)));
+            last = now;
+            limits.forEach((thread, limit) -> {
+                if (now() - limit > 0 && limits.remove(thread, limit)) {
+                    AssertionError late = new AssertionError("a call does not end");
+                    late.setStackTrace(thread.getStackTrace());
+                    wrong.add(late);
+                }
+            });
+        }
+    }
+
     private void live(LockBackend client, List<String> names, SplittableRandom random, AtomicLong count) {
         while (!over) {
             try {
                 Claim claim = Holds.claim(names.get(random.nextInt(names.size())), lease);
                 Duration patience = Duration.ofMillis(random.nextInt(3) * 200L);
                 Optional<Hold> hold = Optional.empty();
-                long start = System.nanoTime();
+                begun(patience);
                 try {
                     hold = holds.take(client, claim, patience);
                 } catch (LockStoreException e) {
@@ -69,7 +103,7 @@ public final class Load implements AutoCloseable {
                     TimeUnit.MILLISECONDS.sleep(20);
                     continue;
                 } finally {
-                    inTime("acquire", start, patience);
+                    ended();
                 }
                 if (hold.isPresent()) {
                     count.incrementAndGet();
@@ -91,19 +125,22 @@ public final class Load implements AutoCloseable {
             TimeUnit.MILLISECONDS.sleep(Math.min(lease.toMillis() / 6, 10 + random.nextInt(100)));
             long deadline = hold.until;
             try {
-                long start = System.nanoTime();
+                begun(Duration.ZERO);
                 boolean live = holds.renew(client, hold);
-                inTime("renew", start, Duration.ZERO);
                 if (!live && hold.until - deadline < 0) {
                     // Told that it has ended, before it could have: somebody ended it who may not.
                     wrong.add(new AssertionError("ended before its time: " + hold + ", deadline " + deadline));
                 }
             } catch (LockStoreException e) {
                 // Unknown: asked again, until the deadline.
+            } finally {
+                ended();
             }
         }
+        begun(Duration.ZERO);
         try {
             boolean unused = holds.release(client, hold);
+            ended();
         } catch (LockStoreException e) {
             undo(client, hold.claim);
         }
@@ -113,43 +150,58 @@ public final class Load implements AutoCloseable {
     private void undo(LockBackend client, Claim claim) throws InterruptedException {
         long end = System.nanoTime() + 2 * lease.toNanos();
         while (System.nanoTime() - end < 0) {
-            long start = System.nanoTime();
+            begun(Duration.ZERO);
             try {
                 boolean unused = client.release(claim);
                 return;
             } catch (LockStoreException e) {
                 TimeUnit.MILLISECONDS.sleep(20);
             } finally {
-                inTime("release", start, Duration.ZERO);
+                ended();
             }
         }
     }
 
-    private void inTime(String call, long start, Duration more) {
-        Duration took = Duration.ofNanos(System.nanoTime() - start);
-        if (took.compareTo(callTimeout.plus(more).plus(SLACK)) > 0) {
-            wrong.add(new AssertionError(call + " took " + took));
+    /** On a clock that stands still while nothing runs. */
+    private long now() {
+        return System.nanoTime() - stalled.get();
+    }
+
+    /** From here to {@link #ended} this thread is in a call that must end by itself. */
+    private void begun(Duration patience) {
+        limits.put(
+                Thread.currentThread(),
+                now() + callTimeout.plus(patience).plus(SLACK).toNanos());
+    }
+
+    private void ended() {
+        limits.remove(Thread.currentThread());
+    }
+
+    private void requireSound() {
+        if (!wrong.isEmpty()) {
+            throw new AssertionError("wrong " + wrong.size() + " times, first: " + wrong.get(0), wrong.get(0));
         }
     }
 
-    /** Every client has been granted something that it asked for after now. */
+    /** Every client is granted something that it asks for after now. */
     public void awaitService(Duration within) {
-        awaitService(within, grants.size());
+        awaitService(within, 0, grants.size());
     }
 
-    /** The first so many clients. */
-    public void awaitService(Duration within, int clients) {
-        // One may be under way.
-        List<Long> before = grants.stream().map(count -> count.get() + 4).toList();
+    /** The same for these clients, from the first of them to before the last. */
+    public void awaitService(Duration within, int from, int to) {
+        // Each of its threads may have one under way.
+        List<Long> enough = grants.stream().map(count -> count.get() + 3).toList();
         await().atMost(within).untilAsserted(() -> {
-            assertThat(wrong).isEmpty();
-            for (int i = 0; i < clients; i++) {
-                assertThat(grants.get(i).get()).as("grants of client %s", i).isGreaterThanOrEqualTo(before.get(i));
+            requireSound();
+            for (int i = from; i < to; i++) {
+                assertThat(grants.get(i).get()).as("grants of client %s", i).isGreaterThanOrEqualTo(enough.get(i));
             }
         });
     }
 
-    /** Until now. */
+    /** So many has it had until now. */
     public long grants(int client) {
         return grants.get(client).get();
     }
@@ -160,12 +212,13 @@ public final class Load implements AutoCloseable {
         over = true;
         for (Thread thread : threads) {
             try {
-                thread.join(callTimeout.plus(lease.multipliedBy(4)).plusSeconds(20).toMillis());
+                thread.join(
+                        callTimeout.plus(lease.multipliedBy(4)).plusSeconds(20).toMillis());
             } catch (InterruptedException e) {
                 throw new AssertionError(e);
             }
             assertThat(thread.isAlive()).as("a call does not end").isFalse();
         }
-        assertThat(wrong).isEmpty();
+        requireSound();
     }
 }
