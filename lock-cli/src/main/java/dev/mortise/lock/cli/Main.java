@@ -31,6 +31,7 @@ final class Main {
 
     /** Package-private as all of this package: the launcher does not mind. */
     public static void main(String[] args) {
+        Logging.install();
         System.exit(run(Arguments.of(args)));
     }
 
