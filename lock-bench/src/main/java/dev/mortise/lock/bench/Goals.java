@@ -82,6 +82,39 @@ final class Goals {
                 .atMost(10);
         all.value("lock-redlock (e): at most 20 client threads", IDLE, MORTISE_REDLOCK, round -> round.get(THREADS))
                 .atMost(20);
+        all.ratio(
+                        "lock-etcd (a): at least 85 % of the speed of two bare transactions",
+                        ALONE, P50, BARE_TXNS, MORTISE_ETCD)
+                .atLeast(0.85);
+        all.ratio("lock-etcd (c): at least 2.5 times jetcd's Lock", ONE_NAME, RATE, MORTISE_ETCD, JETCD_LOCK)
+                .atLeast(2.5);
+        all.ratio(
+                        "lock-etcd (c): at least 2.5 times jetcd's Lock with leases kept",
+                        ONE_NAME,
+                        RATE,
+                        MORTISE_ETCD,
+                        JETCD_LOCK_KEPT)
+                .atLeast(2.5);
+        all.ratio(
+                        "lock-etcd (d): at least 2.5 times as many hand-offs as jetcd's Lock",
+                        HAND_OFF,
+                        RATE,
+                        MORTISE_ETCD,
+                        JETCD_LOCK)
+                .atLeast(2.5);
+        all.ratio(
+                        "lock-etcd (d): at least 2.5 times as many hand-offs as jetcd's Lock with leases kept",
+                        HAND_OFF,
+                        RATE,
+                        MORTISE_ETCD,
+                        JETCD_LOCK_KEPT)
+                .atLeast(2.5);
+        all.value(
+                        "lock-etcd (e): at most 100 messages a second for 1,000 leases",
+                        IDLE,
+                        MORTISE_ETCD,
+                        round -> round.get(COMMAND_RATE))
+                .atMost(100);
         return all.goals;
     }
 

@@ -3,6 +3,7 @@ package dev.mortise.lock.bench;
 import static dev.mortise.lock.bench.Scenario.*;
 
 import dev.mortise.lock.LockClient;
+import io.etcd.jetcd.Client;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
@@ -85,7 +86,38 @@ enum Peer {
             "lock() over five clients, which is renewed. No token.",
             RLock.class,
             EnumSet.allOf(Scenario.class),
-            Libraries::redLock);
+            Libraries::redLock),
+
+    BARE_TXNS(
+            Kind.FLOOR,
+            "bare: two transactions, jetcd",
+            "A key is created if it is not there, under one lease for all of a process, and deleted if it is the thread's own."
+                    + " No token.",
+            Client.class,
+            EnumSet.of(ALONE, DISTINCT),
+            EtcdPeers::pair),
+    MORTISE_ETCD(
+            Kind.MORTISE,
+            "Mortise lock-etcd",
+            "LockClient.connect(\"etcd://host:port\"), default settings.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise("etcd://127.0.0.1:" + ports.get(0))),
+    JETCD_LOCK(
+            Kind.PEER,
+            "jetcd Lock, a lease each",
+            "grant(), lock(), unlock() and revoke(). keepAlive() only in (e).",
+            Client.class,
+            EnumSet.allOf(Scenario.class),
+            EtcdPeers::lock),
+    JETCD_LOCK_KEPT(
+            Kind.PEER,
+            "jetcd Lock, leases kept",
+            "lock() and unlock() with a lease that the thread keeps alive: whoever comes after a crash waits for its end, and a"
+                    + " lock that is lost takes all others of that lease with it.",
+            Client.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            EtcdPeers::lockWithLeaseKept);
 
     /** How it is shown. */
     enum Kind {
@@ -121,11 +153,10 @@ enum Peer {
 
     /** The peers of a tier stand together, its floor first. */
     Tier tier() {
-        Tier mine = Tier.values()[0];
-        for (Tier tier : Tier.values()) {
-            mine = compareTo(tier.floor) < 0 ? mine : tier;
+        if (compareTo(BARE_SCATTER) < 0) {
+            return Tier.REDIS;
         }
-        return mine;
+        return compareTo(BARE_TXNS) < 0 ? Tier.REDLOCK : Tier.ETCD;
     }
 
     Session open(List<Integer> ports) throws Exception {

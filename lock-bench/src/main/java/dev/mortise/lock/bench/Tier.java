@@ -6,14 +6,13 @@ import org.jspecify.annotations.Nullable;
 /** Peers that can be compared, since they use the same servers. */
 enum Tier {
     REDIS("Redis, one server", 1, Peer.BARE_PAIR, Peer.BARE_LIST, () -> new RedisServers(1)),
-    REDLOCK("Redlock, five servers", 5, Peer.BARE_SCATTER, Peer.BARE_SCATTER, () -> new RedisServers(5));
+    REDLOCK("Redlock, five servers", 5, Peer.BARE_SCATTER, Peer.BARE_SCATTER, () -> new RedisServers(5)),
+    ETCD("etcd, one server", 1, Peer.BARE_TXNS, null, EtcdServers::new);
 
     final String title;
     final int servers;
 
-    /** The first of the tier's peers. */
-    final Peer floor;
-
+    private final Peer floor;
     private final @Nullable Peer handOffFloor;
 
     @SuppressWarnings("ImmutableEnumChecker") // Has no state.

@@ -205,6 +205,42 @@ final class BenchTest {
         }
     }
 
+    /** One thread's requests are exact; who renews meanwhile adds a few messages. */
+    @Test
+    void etcd() throws Exception {
+        Results results = run(plan(Tier.ETCD, EnumSet.of(Scenario.ALONE), peers(Tier.ETCD)));
+        for (Sample round : results.row(Scenario.ALONE, Peer.BARE_TXNS).rounds) {
+            assertThat(round.commands()).containsEntry("Txn", 2.0);
+        }
+        for (Sample round : results.row(Scenario.ALONE, Peer.JETCD_LOCK).rounds) {
+            assertThat(round.commands())
+                    .containsEntry("LeaseGrant", 1.0)
+                    .containsEntry("Lock", 1.0)
+                    .containsEntry("Unlock", 1.0)
+                    .containsEntry("LeaseRevoke", 1.0);
+        }
+        for (Sample round : results.row(Scenario.ALONE, Peer.JETCD_LOCK_KEPT).rounds) {
+            assertThat(round.commands())
+                    .containsEntry("Lock", 1.0)
+                    .containsEntry("Unlock", 1.0)
+                    .doesNotContainKey("LeaseGrant");
+        }
+    }
+
+    @Test
+    void etcd_many() throws Exception {
+        Set<Scenario> scenarios = EnumSet.of(Scenario.DISTINCT, Scenario.ONE_NAME, Scenario.HAND_OFF);
+        run(plan(Tier.ETCD, scenarios, peers(Tier.ETCD, Peer.JETCD_LOCK_KEPT)));
+    }
+
+    @Test
+    void etcd_idle() throws Exception {
+        Results results = run(plan(Tier.ETCD, EnumSet.of(Scenario.IDLE), peers(Tier.ETCD, Peer.JETCD_LOCK)));
+        // A few messages, whatever is held: none of these is asked for once a tick each.
+        assertThat(results.row(Scenario.IDLE, Peer.MORTISE_ETCD).best(Measure.THREADS))
+                .isBetween(1.0, 30.0);
+    }
+
     /** A process that does not come up is told, with what it ended with, and the rest goes on. */
     @Test
     void a_peer_that_fails() throws Exception {

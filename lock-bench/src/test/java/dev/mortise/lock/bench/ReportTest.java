@@ -51,6 +51,9 @@ final class ReportTest {
         assertThat(goal("lock-redis (e): at most 10").outcome()).isEqualTo(Outcome.MET);
         add(Scenario.IDLE, Peer.MORTISE_REDLOCK, Measure.THREADS, 21);
         assertThat(goal("lock-redlock (e)").outcome()).isEqualTo(Outcome.NOT_MET);
+        add(Scenario.ONE_NAME, Peer.JETCD_LOCK, Measure.RATE, 100);
+        add(Scenario.ONE_NAME, Peer.MORTISE_ETCD, Measure.RATE, 249);
+        assertThat(goal("lock-etcd (c)").outcome()).isEqualTo(Outcome.NOT_MET);
     }
 
     /** What was not measured is neither met nor missed. */
@@ -60,6 +63,16 @@ final class ReportTest {
         add(Scenario.HAND_OFF, Peer.BARE_LIST, Measure.P50, 400);
         add(Scenario.HAND_OFF, Peer.MORTISE_REDIS, Measure.P50, Double.NaN);
         assertThat(goal("lock-redis (d)").outcome()).isEqualTo(Outcome.NOT_MEASURED);
+    }
+
+    /** The order of the peers tells. */
+    @Test
+    void every_peer_has_its_tier() {
+        assertThat(Peer.RLOCK.tier()).isEqualTo(Tier.REDIS);
+        assertThat(Peer.BARE_SCATTER.tier()).isEqualTo(Tier.REDLOCK);
+        assertThat(Peer.RED_LOCK.tier()).isEqualTo(Tier.REDLOCK);
+        assertThat(Peer.BARE_TXNS.tier()).isEqualTo(Tier.ETCD);
+        assertThat(Peer.JETCD_LOCK.tier()).isEqualTo(Tier.ETCD);
     }
 
     /** A failure is told in its row, whatever is in it, and takes nothing from the others. */
