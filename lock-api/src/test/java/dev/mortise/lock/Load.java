@@ -119,8 +119,8 @@ public final class Load implements AutoCloseable {
     }
 
     private void hold(LockBackend client, Hold hold, SplittableRandom random) throws InterruptedException {
-        // Most are short; some live as long as their renewals get through, up to three leases.
-        long end = hold.given + random.nextLong(random.nextInt(4) == 0 ? 3 * lease.toNanos() : lease.toNanos() / 10);
+        // Most are short; some live as long as their renewals get through, up to two leases.
+        long end = hold.given + random.nextLong(random.nextInt(6) == 0 ? 2 * lease.toNanos() : lease.toNanos() / 10);
         while (!over && System.nanoTime() - Math.min(end, hold.until) < 0) {
             TimeUnit.MILLISECONDS.sleep(Math.min(lease.toMillis() / 6, 10 + random.nextInt(100)));
             long deadline = hold.until;
