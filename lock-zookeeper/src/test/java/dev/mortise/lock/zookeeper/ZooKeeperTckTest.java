@@ -1,0 +1,12 @@
+package dev.mortise.lock.zookeeper;
+
+import dev.mortise.lock.tck.LockTck;
+import dev.mortise.lock.tck.Store;
+
+/** Locks in one ZooKeeper keep all rules of {@code docs/spec.md}. */
+class ZooKeeperTckTest extends LockTck {
+    @Override
+    protected Store store() {
+        return new ZooKeeperStore();
+    }
+}
