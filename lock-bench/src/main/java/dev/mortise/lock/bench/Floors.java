@@ -11,8 +11,15 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.KeeperException;
+import org.apache.zookeeper.Watcher.Event.KeeperState;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.ZooKeeper;
+import org.apache.zookeeper.data.Stat;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.params.SetParams;
 
@@ -127,6 +134,36 @@ final class Floors {
                 for (Node node : nodes) {
                     node.socket.close();
                 }
+            }
+        };
+    }
+
+    /** A node of one session, with the number of the transaction that made it, which is what a token is made of. */
+    static Session node(int port) throws IOException, InterruptedException {
+        CountDownLatch connected = new CountDownLatch(1);
+        ZooKeeper client = new ZooKeeper("127.0.0.1:" + port, Integer.parseInt(LEASE_MILLIS), event -> {
+            if (event.getState() == KeeperState.SyncConnected) {
+                connected.countDown();
+            }
+        });
+        if (!connected.await(60, TimeUnit.SECONDS)) {
+            throw new IOException("no connection to 127.0.0.1:" + port);
+        }
+        return name -> new Door() {
+            private final String path = "/bare-" + name;
+            private final Stat stat = new Stat();
+
+            @Override
+            public void acquire() throws KeeperException, InterruptedException {
+                String made = client.create(path, new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL, stat);
+                if (!made.equals(path) || stat.getCzxid() <= 0) {
+                    throw new IllegalStateException("made " + made + " with " + stat.getCzxid());
+                }
+            }
+
+            @Override
+            public void release() throws KeeperException, InterruptedException {
+                client.delete(path, -1);
             }
         };
     }

@@ -115,6 +115,26 @@ final class Goals {
                         MORTISE_ETCD,
                         round -> round.get(COMMAND_RATE))
                 .atMost(100);
+                        "lock-zookeeper (a): at least 85 % of the speed of a bare create and delete",
+                        ALONE, P50, BARE_NODE, MORTISE_ZOOKEEPER)
+                .atLeast(0.85);
+        all.ratio("lock-zookeeper (c): at least twice InterProcessMutex", ONE_NAME, RATE, MORTISE_ZOOKEEPER, MUTEX)
+                .atLeast(2);
+        all.ratio(
+                        "lock-zookeeper (d): hand-off p50 not slower than InterProcessMutex",
+                        HAND_OFF,
+                        P50,
+                        MUTEX,
+                        MORTISE_ZOOKEEPER)
+                .atLeast(1);
+        all.value(
+                        "lock-zookeeper (e): at most one write in five seconds for 1,000 leases",
+                        IDLE,
+                        MORTISE_ZOOKEEPER,
+                        round -> round.commands().getOrDefault("writes", 0.0))
+                .atMost(0.2);
+        all.value("lock-zookeeper (e): at most 10 client threads", IDLE, MORTISE_ZOOKEEPER, round -> round.get(THREADS))
+                .atMost(10);
         return all.goals;
     }
 

@@ -13,11 +13,16 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
+import java.util.function.BiFunction;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.jspecify.annotations.Nullable;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
@@ -164,6 +169,25 @@ final class Libraries {
                         Objects.requireNonNull(lock).unlock();
                     }
                 };
+            }
+        };
+    }
+
+    static Session curator(int port, BiFunction<CuratorFramework, String, InterProcessLock> recipe) {
+        CuratorFramework client =
+                CuratorFrameworkFactory.newClient("127.0.0.1:" + port, new ExponentialBackoffRetry(1000, 3));
+        client.start();
+        return name -> new Door() {
+            private final InterProcessLock lock = recipe.apply(client, "/bench/" + name);
+
+            @Override
+            public void acquire() throws Exception {
+                lock.acquire();
+            }
+
+            @Override
+            public void release() throws Exception {
+                lock.release();
             }
         };
     }

@@ -8,6 +8,9 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
 import net.javacrumbs.shedlock.core.LockProvider;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
+import org.apache.zookeeper.ZooKeeper;
 import org.redisson.api.RLock;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 import redis.clients.jedis.Jedis;
@@ -117,7 +120,36 @@ enum Peer {
                     + " lock that is lost takes all others of that lease with it.",
             Client.class,
             EnumSet.complementOf(EnumSet.of(IDLE)),
-            EtcdPeers::lockWithLeaseKept);
+            EtcdPeers::lockWithLeaseKept),
+    BARE_NODE(
+            Kind.FLOOR,
+            "bare: create and delete",
+            "An ephemeral node is made and deleted, all threads on one session. Nobody can wait for it: no scenario with"
+                    + " one name for several.",
+            ZooKeeper.class,
+            EnumSet.of(ALONE, DISTINCT),
+            ports -> Floors.node(ports.get(0))),
+    MORTISE_ZOOKEEPER(
+            Kind.MORTISE,
+            "Mortise lock-zookeeper",
+            "LockClient.connect(\"zookeeper://host:port\"), default settings.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise("zookeeper://127.0.0.1:" + ports.get(0))),
+    MUTEX(
+            Kind.PEER,
+            "Curator InterProcessMutex",
+            "acquire() and release() over one CuratorFramework. No token.",
+            InterProcessMutex.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.curator(ports.get(0), InterProcessMutex::new)),
+    SEMAPHORE_MUTEX(
+            Kind.PEER,
+            "Curator InterProcessSemaphoreMutex",
+            "acquire() and release() over one CuratorFramework. No token.",
+            InterProcessSemaphoreMutex.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.curator(ports.get(0), InterProcessSemaphoreMutex::new));
 
     /** How it is shown. */
     enum Kind {
@@ -153,10 +185,11 @@ enum Peer {
 
     /** The peers of a tier stand together, its floor first. */
     Tier tier() {
-        if (compareTo(BARE_SCATTER) < 0) {
-            return Tier.REDIS;
+        Tier mine = Tier.REDIS;
+        for (Tier tier : Tier.values()) {
+            mine = compareTo(tier.floor) < 0 ? mine : tier;
         }
-        return compareTo(BARE_TXNS) < 0 ? Tier.REDLOCK : Tier.ETCD;
+        return mine;
     }
 
     Session open(List<Integer> ports) throws Exception {

@@ -7,12 +7,15 @@ import org.jspecify.annotations.Nullable;
 enum Tier {
     REDIS("Redis, one server", 1, Peer.BARE_PAIR, Peer.BARE_LIST, () -> new RedisServers(1)),
     REDLOCK("Redlock, five servers", 5, Peer.BARE_SCATTER, Peer.BARE_SCATTER, () -> new RedisServers(5)),
-    ETCD("etcd, one server", 1, Peer.BARE_TXNS, null, EtcdServers::new);
+    ETCD("etcd, one server", 1, Peer.BARE_TXNS, null, EtcdServers::new),
+    ZOOKEEPER("ZooKeeper, one server", 1, Peer.BARE_NODE, null, ZooKeeperServers::new);
 
     final String title;
     final int servers;
 
-    private final Peer floor;
+    /** The first of the tier's peers. */
+    final Peer floor;
+
     private final @Nullable Peer handOffFloor;
 
     @SuppressWarnings("ImmutableEnumChecker") // Has no state.

@@ -241,6 +241,20 @@ final class BenchTest {
                 .isBetween(1.0, 30.0);
     }
 
+    /** Two transactions, each through the log: for us as for the floor. */
+    @Test
+    void zookeeper() throws Exception {
+        for (Peer peer : List.of(Peer.BARE_NODE, Peer.MORTISE_ZOOKEEPER)) {
+            Results results = run(plan(Tier.ZOOKEEPER, EnumSet.of(Scenario.ALONE), EnumSet.of(peer)));
+            for (Sample round : results.row(Scenario.ALONE, peer).rounds) {
+                assertThat(round.commands().get("writes")).as(peer.title).isCloseTo(2, within(0.1));
+                assertThat(round.get(Measure.REQUESTS)).as(peer.title).isGreaterThanOrEqualTo(2);
+            }
+        }
+        run(plan(Tier.ZOOKEEPER, EnumSet.of(Scenario.ONE_NAME), peers(Tier.ZOOKEEPER)));
+        run(plan(Tier.ZOOKEEPER, EnumSet.of(Scenario.HAND_OFF), EnumSet.of(Peer.MORTISE_ZOOKEEPER, Peer.MUTEX)));
+    }
+
     /** A process that does not come up is told, with what it ended with, and the rest goes on. */
     @Test
     void a_peer_that_fails() throws Exception {
