@@ -402,9 +402,9 @@ final class ClientWire implements Wire {
         }
     }
 
-    /** Whether its user may read here; where its servers are, only the client knows. */
+    /** Whether its user may read here; where its servers are, and so of which version, only the client knows. */
     @Override
-    public void probe(String prefix, Limit limit) throws Trouble, InterruptedException {
+    public boolean probe(String prefix, Limit limit) throws Trouble, InterruptedException {
         Object unused = call(
                 () -> client.getKVClient()
                         .get(
@@ -415,5 +415,6 @@ final class ClientWire implements Wire {
                                         .withKeysOnly(true)
                                         .build()),
                 limit);
+        return false;
     }
 }

@@ -16,10 +16,12 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -39,7 +41,8 @@ final class EtcdBackend implements LockBackend {
 
     private static final Duration LONGEST = Duration.ofDays(365);
 
-    static final Guarantees GUARANTEES = guarantees(Duration.ofSeconds(1));
+    /** Of servers without faults that are known. */
+    static final Guarantees GUARANTEES = guarantees(Duration.ofSeconds(1), true);
 
     /** Opening has at least so long: a JVM that is new loads all of gRPC in it. */
     private static final Duration OPENING = Duration.ofSeconds(10);
@@ -153,11 +156,11 @@ final class EtcdBackend implements LockBackend {
         boolean fine = false;
         try {
             Limit limit = Limit.uninterruptible(budget.compareTo(OPENING) < 0 ? OPENING : budget);
-            wire.probe(prefix, limit);
+            boolean failsOver = wire.probe(prefix, limit);
             // Says how short a lease can be, and that a majority is there to write.
             Wire.Granted shortest = wire.grant(1, limit);
             java.util.concurrent.Future<?> unused = wire.revokeSoon(shortest.id());
-            guarantees = guarantees(Duration.ofSeconds(shortest.seconds()));
+            guarantees = guarantees(Duration.ofSeconds(shortest.seconds()), failsOver);
             fine = true;
             return this;
         } catch (Trouble e) {
@@ -171,21 +174,17 @@ final class EtcdBackend implements LockBackend {
         }
     }
 
-    private static Guarantees guarantees(Duration shortest) {
-        StoreEvent[] all = {
-            StoreEvent.RELEASE_AND_EXPIRY,
-            StoreEvent.CLIENT_CRASH,
-            StoreEvent.CONNECTION_LOSS,
-            StoreEvent.STORE_RESTART,
-            StoreEvent.FAILOVER,
-            StoreEvent.MINORITY_LOSS,
-            StoreEvent.STORE_CLOCK_STEP
-        };
+    /** @param failsOver whether a leader that was stopped leaves the leases of the next one alone */
+    private static Guarantees guarantees(Duration shortest, boolean failsOver) {
+        // Not a restart without data: of all servers it loses everything, and of one it is not a member any more.
+        Set<StoreEvent> events = EnumSet.complementOf(EnumSet.of(StoreEvent.RESTART_WITHOUT_DATA));
+        StoreEvent[] tokens = events.toArray(StoreEvent[]::new);
+        if (!failsOver) {
+            events.remove(StoreEvent.FAILOVER);
+        }
         return Guarantees.builder(Consistency.CONSENSUS)
-                // Not a restart without data: of all servers it loses everything, and of one it is not a member any
-                // more.
-                .exclusionSurvives(all)
-                .tokensSurvive(all)
+                .exclusionSurvives(events.toArray(StoreEvent[]::new))
+                .tokensSurvive(tokens)
                 .leases(shortest, LONGEST, Duration.ofSeconds(1))
                 // A new leader, or a restart, gives every lease its full length once more, from the end of an election;
                 // the

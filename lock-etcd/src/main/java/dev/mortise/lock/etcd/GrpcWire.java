@@ -1003,7 +1003,7 @@ final class GrpcWire implements Wire {
 
     /** Each server is looked at by itself; those that cannot be reached are said, as long as one can. */
     @Override
-    public void probe(String prefix, Limit limit) throws Trouble, InterruptedException {
+    public boolean probe(String prefix, Limit limit) throws Trouble, InterruptedException {
         // Each once: what is down is said at once.
         introduce(servers.size(), limit);
         Limit most = limit.part(limit.left() / 4 * 3);
@@ -1028,6 +1028,7 @@ final class GrpcWire implements Wire {
         List<Server> reached = new ArrayList<>();
         List<String> unreached = new ArrayList<>();
         long cluster = 0;
+        boolean repaired = true;
         for (Map.Entry<Server, Future<StatusResponse>> one : asked.entrySet()) {
             Server server = one.getKey();
             try {
@@ -1035,7 +1036,7 @@ final class GrpcWire implements Wire {
                 if (answer == null) {
                     throw Trouble.late(server.shown(), false, null);
                 }
-                requireVersion(server, answer.getVersion());
+                repaired &= isRepaired(server, answer.getVersion());
                 long its = answer.getHeader().getClusterId();
                 if (!reached.isEmpty() && its != cluster) {
                     throw new Trouble(
@@ -1052,6 +1053,7 @@ final class GrpcWire implements Wire {
                 if (!trouble.isPassing() && !isTls(trouble)) {
                     // Who may not ask this may still lock.
                     LOG.log(Level.WARNING, shown + ": version not checked: " + trouble.getMessage());
+                    repaired = false;
                     reached.add(server);
                     continue;
                 }
@@ -1083,6 +1085,7 @@ final class GrpcWire implements Wire {
                         .build(),
                 true,
                 limit);
+        return repaired;
     }
 
     private static boolean isAnswered(Future<?> future) {
@@ -1097,11 +1100,11 @@ final class GrpcWire implements Wire {
         }
     }
 
-    private void requireVersion(Server server, String version) throws Trouble {
+    private boolean isRepaired(Server server, String version) throws Trouble {
         int[] has = version(version);
         if (has == null) {
             LOG.log(Level.WARNING, shown + ": " + server.shown() + " is of a version that is none: " + version);
-            return;
+            return false;
         }
         if (before(has, new int[] {3, 4, 0})) {
             throw new Trouble(server.shown() + " is of version " + version, "use etcd 3.4 or later", false, null);
@@ -1113,6 +1116,7 @@ final class GrpcWire implements Wire {
                             + " or slow can end leases of a later one early, so that two hold a lock until the older"
                             + " renews. Use 3.4.31, 3.5.13, or later");
         }
+        return !isFaulty(has);
     }
 
     /** The first three numbers, or null. */

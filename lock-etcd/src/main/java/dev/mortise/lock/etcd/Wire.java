@@ -129,8 +129,12 @@ interface Wire extends AutoCloseable {
 
     Watching watch(String key);
 
-    /** What is looked at once, when the store is opened. */
-    void probe(String prefix, Limit limit) throws Trouble, InterruptedException;
+    /**
+     * What is looked at once, when the store is opened.
+     *
+     * @return whether all servers that were reached are known to leave the leases of a new leader alone
+     */
+    boolean probe(String prefix, Limit limit) throws Trouble, InterruptedException;
 
     boolean isClosed();
 

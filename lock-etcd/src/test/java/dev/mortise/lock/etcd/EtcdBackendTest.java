@@ -10,6 +10,7 @@ import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Consistency;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.Renewal;
+import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.tck.TcpProxy;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -576,5 +577,17 @@ class EtcdBackendTest {
         assertThat(GrpcWire.isFaulty(GrpcWire.version("3.5.13"))).isFalse();
         assertThat(GrpcWire.isFaulty(GrpcWire.version("3.6.0-rc.1"))).isFalse();
         assertThat(GrpcWire.version("not one")).isNull();
+    }
+
+    /** What such a version does in {@link EtcdFaultTest#theLeaderIsFrozenForLongerThanAnElection} is not promised to be ruled out. */
+    @Test
+    void aChangeOfLeaderIsPromisedForRepairedVersionsOnly() throws Exception {
+        int[] version = GrpcWire.version(store.server.version());
+        try (EtcdBackend backend = direct()) {
+            assertThat(backend.guarantees().exclusionSurvives().contains(StoreEvent.FAILOVER))
+                    .isEqualTo(!GrpcWire.isFaulty(version));
+            assertThat(backend.guarantees().tokensSurvive()).contains(StoreEvent.FAILOVER);
+        }
+        assertThat(EtcdBackend.GUARANTEES.exclusionSurvives()).contains(StoreEvent.FAILOVER);
     }
 }

@@ -53,6 +53,8 @@ class EtcdFaultTest {
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private Load load;
 
+    private boolean leasesMayEndEarly;
+
     @BeforeAll
     static void start() {
         cluster = new EtcdCluster(3);
@@ -78,7 +80,7 @@ class EtcdFaultTest {
 
     /** By clients that may be cut off one by one. */
     private void load() {
-        load = new Load(holds, clients, NAMES, LEASE, CALL_TIMEOUT);
+        load = new Load(holds, clients, NAMES, LEASE, CALL_TIMEOUT, leasesMayEndEarly);
         load.awaitService(SERVICE);
     }
 
@@ -89,7 +91,10 @@ class EtcdFaultTest {
             if (load != null) {
                 load.close();
             }
-            holds.judge(false);
+            holds.judge(leasesMayEndEarly);
+            if (load != null && leasesMayEndEarly) {
+                System.out.println("leases that an old leader ended early: " + load.early());
+            }
         } finally {
             ways.forEach(Ways::close);
             threads.shutdownNow();
@@ -121,8 +126,14 @@ class EtcdFaultTest {
         load.awaitService(SERVICE);
     }
 
+    /**
+     * Where etcd has the fault of issue 15247, the one that was frozen ends leases of the next leader when it goes on, so that a
+     * claim can be gone before its holder's deadline, and another one granted. That is why a change of leader is then not declared
+     * ({@link EtcdBackendTest#aChangeOfLeaderIsPromisedForRepairedVersionsOnly}). Tokens tell the two apart all the same.
+     */
     @Test
     void theLeaderIsFrozenForLongerThanAnElection() throws Exception {
+        leasesMayEndEarly = GrpcWire.isFaulty(GrpcWire.version(cluster.member(0).version()));
         load();
         EtcdServer leader = cluster.member(cluster.leader());
         leader.freeze();

@@ -227,6 +227,11 @@ public final class EtcdServer implements AutoCloseable {
         return get("/metrics");
     }
 
+    /** Its version, such as 3.4.23. */
+    public String version() {
+        return get("/version").replaceFirst(".*\"etcdserver\":\"([^\"]*)\".*", "$1");
+    }
+
     /**
      * The sum of all metrics that begin so.
      *

@@ -338,7 +338,9 @@ class ProofTest {
         }
 
         @Override
-        public void probe(String prefix, Limit limit) {}
+        public boolean probe(String prefix, Limit limit) {
+            return true;
+        }
 
         @Override
         public boolean isClosed() {

@@ -37,8 +37,8 @@ import org.junit.jupiter.api.Test;
 class ZooKeeperFaultTest {
     private static final Duration LEASE = Duration.ofSeconds(1);
 
-    /** Longer than an election and what comes before it. */
-    private static final Duration LONG_LEASE = Duration.ofSeconds(10);
+    /** Longer than an election, also one that goes wrong first, and than {@link #BACK}. */
+    private static final Duration LONG_LEASE = Duration.ofSeconds(25);
 
     /** Everybody is served again so long after the heal at the latest: an election, and a new session for all. */
     private static final Duration BACK = Duration.ofSeconds(20);
@@ -155,7 +155,9 @@ class ZooKeeperFaultTest {
         } finally {
             keeper.stop();
         }
-        assertThat(keeper.ended).isFalse();
+        assertThat(keeper.ended)
+                .as("%s, told of its end %s ns before its deadline", lasting, keeper.early)
+                .isFalse();
         assertThat(Taker.held(lasting))
                 .as("a lease of " + LONG_LEASE + " through all of it")
                 .isTrue();
@@ -322,6 +324,8 @@ class ZooKeeperFaultTest {
     /** Renews one hold at a third of its lease, and in between when it had no answer, as the engine does. */
     private static final class Keeper {
         volatile boolean ended;
+        /** How long before the deadline that was told; zero or less if the lease had run out. */
+        volatile long early;
         /** The call of the last renewal that came back live. */
         volatile long renewed = System.nanoTime();
 
@@ -332,10 +336,12 @@ class ZooKeeperFaultTest {
             thread = new Thread(() -> {
                 while (!stop && Taker.held(hold)) {
                     long asked = System.nanoTime();
+                    long deadline = hold.until;
                     Answer answer = taker.renew(hold);
                     if (answer == Answer.LIVE) {
                         renewed = asked;
                     } else if (answer == Answer.ENDED) {
+                        early = deadline - System.nanoTime();
                         ended = true;
                         return;
                     }
