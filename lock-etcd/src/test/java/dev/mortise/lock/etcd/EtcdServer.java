@@ -229,7 +229,12 @@ public final class EtcdServer implements AutoCloseable {
 
     /** Its version, such as 3.4.23. */
     public String version() {
-        return get("/version").replaceFirst(".*\"etcdserver\":\"([^\"]*)\".*", "$1");
+        return ctl("endpoint", "status", "-w", "fields")
+                .lines()
+                .filter(line -> line.startsWith("\"Version\""))
+                .map(line -> line.replaceAll("[^0-9.]", ""))
+                .findFirst()
+                .orElseThrow();
     }
 
     /**
