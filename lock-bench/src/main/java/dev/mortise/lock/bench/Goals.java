@@ -115,6 +115,7 @@ final class Goals {
                         MORTISE_ETCD,
                         round -> round.get(COMMAND_RATE))
                 .atMost(100);
+        all.ratio(
                         "lock-zookeeper (a): at least 85 % of the speed of a bare create and delete",
                         ALONE, P50, BARE_NODE, MORTISE_ZOOKEEPER)
                 .atLeast(0.85);
