@@ -196,7 +196,7 @@ class BadInputTest {
     void stores() throws Exception {
         assertRefused(
                 64,
-                "no store for the scheme nosuch; found: jdbc:postgresql, jdbc:sqlite",
+                "no store for the scheme nosuch; found: etcd, etcds, jdbc:postgresql, jdbc:sqlite",
                 run("x", "--store", "nosuch://host"));
         assertRefused(64, "strategy=table", run("x", "--store", "jdbc:postgresql://no.such.host/db"));
         assertRefused(64, "unknown option colour", run("x", "-o", "colour=" + SECRET));

@@ -24,14 +24,11 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.api.parallel.Execution;
-import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The guardian's protocol, line by line, without a JVM beside it; in the two shells that are `sh` nearly everywhere. */
-@Execution(ExecutionMode.CONCURRENT)
 @ParameterizedClass
 @ValueSource(strings = {"dash", "bash"})
 class GuardianScriptTest {
