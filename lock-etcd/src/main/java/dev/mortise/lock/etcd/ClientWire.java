@@ -141,8 +141,8 @@ final class ClientWire implements Wire {
                 .build();
     }
 
-    private static Op oldestOp(Keys keys) {
-        return Op.get(bytes(keys.start()), line(keys, GetOption.SortOrder.ASCEND, 1, 0));
+    private static Op oldestOp(Keys keys, int many) {
+        return Op.get(bytes(keys.start()), line(keys, GetOption.SortOrder.ASCEND, many, 0));
     }
 
     /** jetcd compares no ranges: whether anybody is there is asked before, and seen again after. */
@@ -169,7 +169,7 @@ final class ClientWire implements Wire {
                                         bytes(value),
                                         PutOption.builder().withLeaseId(lease).build()),
                                 Op.get(bytes(keys.start()), line(keys, GetOption.SortOrder.DESCEND, 2, 0)))
-                        .Else(Op.get(key, GetOption.DEFAULT), oldestOp(keys))
+                        .Else(Op.get(key, GetOption.DEFAULT), oldestOp(keys, 1))
                         .commit(),
                 limit);
         long term = answer.getHeader().getRaftTerm();
@@ -211,16 +211,19 @@ final class ClientWire implements Wire {
                 () -> client.getKVClient()
                         .txn()
                         .Then(
-                                oldestOp(keys),
+                                oldestOp(keys, 2),
                                 Op.delete(
                                         bytes(keys.of(owner)),
                                         DeleteOption.builder().withPrevKV(true).build()))
                         .commit(),
                 limit);
         DeleteResponse gone = answer.getDeleteResponses().get(0);
-        return new Left(
+        return Left.of(
                 gone.getPrevKvs().isEmpty() ? null : entry(gone.getPrevKvs().get(0)),
-                first(answer.getGetResponses().get(0)),
+                answer.getGetResponses().get(0).getKvs().stream()
+                        .map(ClientWire::entry)
+                        .toList(),
+                answer.getHeader().getRaftTerm(),
                 false);
     }
 

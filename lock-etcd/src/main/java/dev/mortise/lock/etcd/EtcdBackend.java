@@ -22,7 +22,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
@@ -70,6 +72,10 @@ final class EtcdBackend implements LockBackend {
     private final Duration budget;
 
     private final Map<Claim, Seat> seats = new ConcurrentHashMap<>();
+
+    /** By name: who waits for the lock, to whom this client's own holder can pass it. The last one, if there are several. */
+    private final Map<String, Seat> waiting = new ConcurrentHashMap<>();
+
     private volatile Guarantees guarantees = GUARANTEES;
 
     /** What this client knows of a claim. Its monitor is held for moments. */
@@ -83,6 +89,9 @@ final class EtcdBackend implements LockBackend {
 
         /** Of the own key; 0 if none is known. */
         private long created;
+
+        /** The last key of this client that was removed while this one waited. */
+        private volatile @Nullable Passing passing;
 
         synchronized LeasePool.@Nullable Lease lease() {
             return lease;
@@ -142,6 +151,15 @@ final class EtcdBackend implements LockBackend {
             released = true;
         }
     }
+
+    /**
+     * A key that this client is removing.
+     *
+     * @param left what was there then, and when that was asked for; empty if it is not known
+     */
+    private record Passing(String key, CompletableFuture<Optional<Passed>> left) {}
+
+    private record Passed(Wire.Left left, long asked) {}
 
     EtcdBackend(Wire wire, String prefix, BackendContext context) {
         this.wire = wire;
@@ -231,6 +249,9 @@ final class EtcdBackend implements LockBackend {
         Limit whole = Limit.interruptible(Duration.ofNanos(wait + budget.toNanos()));
         Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
         String tried = "acquire " + keys;
+        if (wait > 0) {
+            waiting.put(keys.start(), seat);
+        }
         try {
             for (int i = 0; i < 3; i++) {
                 Wire.Line line = enter(claim, keys, seat, seconds, wait == 0, whole.part(budget.toNanos()));
@@ -242,6 +263,13 @@ final class EtcdBackend implements LockBackend {
                 if (line.own() == null) {
                     forget(claim, seat, null, whole);
                     return held(ahead);
+                }
+                Wire.Line passed = ahead == null || wait == 0
+                        ? null
+                        : passed(keys.of(claim.owner()), ahead, seat, whole.part(budget.toNanos()));
+                if (passed != null) {
+                    line = passed;
+                    ahead = null;
                 }
                 if (ahead != null) {
                     return wait == 0
@@ -269,6 +297,9 @@ final class EtcdBackend implements LockBackend {
         } catch (InterruptedException e) {
             withdraw(claim, keys, seat);
             throw e;
+        } finally {
+            boolean unused = waiting.remove(keys.start(), seat);
+            seat.passing = null;
         }
     }
 
@@ -440,7 +471,10 @@ final class EtcdBackend implements LockBackend {
                     if (wire.isClosed()) {
                         throw Trouble.closed();
                     }
-                    Wire.Line line = look(claim, keys, seat, patience.part(budget.toNanos()));
+                    Wire.Line line = passed(keys.of(claim.owner()), ahead, seat, patience.part(budget.toNanos()));
+                    if (line == null) {
+                        line = look(claim, keys, seat, patience.part(budget.toNanos()));
+                    }
                     troubled = 0;
                     Wire.Entry own = line.own();
                     if (own == null || own.created() != seat.created()) {
@@ -494,6 +528,32 @@ final class EtcdBackend implements LockBackend {
                 patience.pause(pause);
                 pause = Math.min(LONGEST_PAUSE, pause * 2);
             }
+        }
+    }
+
+    /**
+     * What the removal of the key ahead saw of the line, if this client has just removed it: as good as a look of its own. Null
+     * if it has not, or if the own key was not the next.
+     */
+    private static Wire.@Nullable Line passed(String own, Wire.Entry ahead, Seat seat, Limit limit)
+            throws InterruptedException {
+        Passing passing = seat.passing;
+        LeasePool.Lease lease = seat.lease();
+        if (passing == null || lease == null || !passing.key().equals(ahead.key())) {
+            return null;
+        }
+        seat.passing = null;
+        try {
+            Optional<Passed> left = limit.await(passing.left());
+            Passed passed = left == null ? null : left.orElse(null);
+            Wire.Entry next = passed == null ? null : passed.left().next();
+            if (passed == null || next == null || !next.key().equals(own) || next.created() != seat.created()) {
+                return null;
+            }
+            lease.verify(passed.left().term(), passed.asked());
+            return new Wire.Line(next, false, null, passed.left().term());
+        } catch (ExecutionException e) {
+            throw new IllegalStateException(e);
         }
     }
 
@@ -682,8 +742,15 @@ final class EtcdBackend implements LockBackend {
         Limit limit = Limit.uninterruptible(budget);
         Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
         seat.release();
+        Seat next = waiting.get(keys.start());
+        Passing passing = new Passing(keys.of(claim.owner()), new CompletableFuture<>());
+        if (next != null && next != seat) {
+            next.passing = passing;
+        }
         try {
+            long asked = System.nanoTime();
             Wire.Left left = wire.leave(keys, claim.owner(), limit);
+            passing.left().complete(Optional.of(new Passed(left, asked)));
             forget(claim, seat, left, limit);
             Wire.Entry own = left.own();
             if (own == null && left.again()) {
@@ -696,6 +763,8 @@ final class EtcdBackend implements LockBackend {
             throw failed(tried, e);
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
+        } finally {
+            passing.left().complete(Optional.empty());
         }
     }
 

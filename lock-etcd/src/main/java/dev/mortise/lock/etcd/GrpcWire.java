@@ -61,6 +61,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -104,8 +106,8 @@ final class GrpcWire implements Wire {
     /** Which server is asked; one that does not do moves it on. */
     private final AtomicInteger at = new AtomicInteger();
 
-    private final Beats beats = new Beats();
-    private final Watches watches = new Watches();
+    private final Current<BeatFlow> beats = new Current<>();
+    private final Current<WatchFlow> watches = new Current<>();
     private volatile @Nullable String token;
     private volatile boolean closed;
 
@@ -387,8 +389,8 @@ final class GrpcWire implements Wire {
                 .setLimit(many);
     }
 
-    private static RangeRequest oldest(Keys keys) {
-        return line(keys, RangeRequest.SortOrder.ASCEND, 1).build();
+    private static RangeRequest oldest(Keys keys, int many) {
+        return line(keys, RangeRequest.SortOrder.ASCEND, many).build();
     }
 
     private static Entry entry(KeyValue kv) {
@@ -421,7 +423,7 @@ final class GrpcWire implements Wire {
                                 .setValue(bytes(value))
                                 .setLease(lease)))
                 .addFailure(op(one(own)))
-                .addFailure(op(oldest(keys)));
+                .addFailure(op(oldest(keys, 1)));
         if (!ifFree) {
             request.addSuccess(op(line(keys, RangeRequest.SortOrder.DESCEND, 2).build()));
         }
@@ -464,7 +466,7 @@ final class GrpcWire implements Wire {
     @Override
     public Left leave(Keys keys, String owner, Limit limit) throws Trouble, InterruptedException {
         TxnRequest request = TxnRequest.newBuilder()
-                .addSuccess(op(oldest(keys)))
+                .addSuccess(op(oldest(keys, 2)))
                 .addSuccess(RequestOp.newBuilder()
                         .setRequestDeleteRange(DeleteRangeRequest.newBuilder()
                                 .setKey(bytes(keys.of(owner)))
@@ -473,9 +475,12 @@ final class GrpcWire implements Wire {
         Reply<TxnResponse> answer = call(KVGrpc.getTxnMethod(), request, true, limit);
         List<KeyValue> gone =
                 answer.value().getResponses(1).getResponseDeleteRange().getPrevKvsList();
-        return new Left(
+        return Left.of(
                 gone.isEmpty() ? null : entry(gone.get(0)),
-                first(answer.value().getResponses(0).getResponseRange()),
+                answer.value().getResponses(0).getResponseRange().getKvsList().stream()
+                        .map(GrpcWire::entry)
+                        .toList(),
+                answer.value().getHeader().getRaftTerm(),
                 answer.again());
     }
 
@@ -493,7 +498,7 @@ final class GrpcWire implements Wire {
 
     @Override
     public @Nullable Entry oldest(Keys keys, Limit limit) throws Trouble, InterruptedException {
-        return first(call(KVGrpc.getRangeMethod(), oldest(keys), true, limit).value());
+        return first(call(KVGrpc.getRangeMethod(), oldest(keys, 1), true, limit).value());
     }
 
     @Override
@@ -561,39 +566,146 @@ final class GrpcWire implements Wire {
                 .getTTL();
     }
 
-    // ---- Proofs of life --------------------------------------------------------------------------------------------
+    // ---- Streams ---------------------------------------------------------------------------------------------------
 
-    @Override
-    public Beat beat(long lease) {
-        return beats.send(lease);
-    }
+    /** A stream to one server, which many share; another one when it breaks or is silent. */
+    private abstract class Flow<Q, R> implements ClientResponseObserver<Q, R> {
+        final Object lock = new Object();
+        private final int seen = at.get();
+        private final Server server = servers.get(Math.floorMod(seen, servers.size()));
 
-    /** One stream for all of them; another one when it breaks or is silent. */
-    private final class Beats {
-        private @Nullable BeatFlow flow;
+        /** When something came last, or it was opened. */
+        private volatile long heard = System.nanoTime();
 
-        Beat send(long lease) {
-            BeatFlow stream;
-            synchronized (this) {
-                BeatFlow open = flow;
-                if (open == null) {
-                    open = new BeatFlow(at.get(), servers.get(index()));
-                    flow = open;
-                    open.start();
-                }
-                stream = open;
+        /** Guarded by the lock, as is what subclasses keep. */
+        private @Nullable ClientCallStreamObserver<Q> out;
+
+        private boolean over;
+
+        /** What it carries, for messages. */
+        abstract String what();
+
+        /** Something came. The lock is not held. */
+        abstract void take(R answer);
+
+        /** Forgets all who wait, and returns what tells them that nothing comes any more. The lock is held. */
+        abstract Runnable drop();
+
+        void start(MethodDescriptor<Q, R> method) {
+            if (closed) {
+                end();
+                return;
             }
-            return stream.send(lease);
+            io.grpc.stub.StreamObserver<Q> unused =
+                    ClientCalls.asyncBidiStreamingCall(open(server, method, CallOptions.DEFAULT, true), this);
         }
 
-        synchronized void ended(BeatFlow which) {
+        @Override
+        public final void beforeStart(ClientCallStreamObserver<Q> stream) {
+            synchronized (lock) {
+                out = stream;
+            }
+        }
+
+        /** The lock is held. */
+        final boolean isOver() {
+            return over || out == null;
+        }
+
+        /** The lock is held. False if it has ended meanwhile, which it tells itself in a moment. */
+        final boolean send(Q request) {
+            try {
+                if (out != null) {
+                    out.onNext(request);
+                    return true;
+                }
+            } catch (IllegalStateException e) {
+                LOG.log(Level.DEBUG, shown + ": " + what() + ": the stream has ended meanwhile", e);
+            }
+            return false;
+        }
+
+        /**
+         * It has not answered one who asked then. If nothing has come since, it is silent, and not only slow, and that is so
+         * for all who share it.
+         */
+        final void hasNotAnswered(long since) {
+            if (since - heard >= 0) {
+                leaveServer(seen);
+                cancel("no answer in time");
+            }
+        }
+
+        @Override
+        public final void onNext(R answer) {
+            heard = System.nanoTime();
+            take(answer);
+        }
+
+        @Override
+        public final void onError(Throwable failure) {
+            if (!closed) {
+                LOG.log(
+                        Level.DEBUG,
+                        shown + ": " + what() + ": "
+                                + Trouble.of(failure, server.shown(), true, kind)
+                                        .getMessage());
+                leaveServer(seen);
+            }
+            end();
+        }
+
+        @Override
+        public final void onCompleted() {
+            leaveServer(seen);
+            end();
+        }
+
+        final void cancel(String why) {
+            ClientCallStreamObserver<Q> stream;
+            synchronized (lock) {
+                stream = out;
+            }
+            if (stream != null) {
+                stream.cancel(why, null);
+            }
+            end();
+        }
+
+        private void end() {
+            beats.ended(this);
+            watches.ended(this);
+            Runnable tell;
+            synchronized (lock) {
+                over = true;
+                tell = drop();
+            }
+            tell.run();
+        }
+    }
+
+    /** The stream that is in use, if there is one. */
+    private static final class Current<F extends Flow<?, ?>> {
+        private @Nullable F flow;
+
+        synchronized F get(Supplier<F> opens, Consumer<F> starts) {
+            F open = flow;
+            if (open == null) {
+                open = opens.get();
+                flow = open;
+                starts.accept(open);
+            }
+            return open;
+        }
+
+        synchronized void ended(Flow<?, ?> which) {
             if (flow == which) {
                 flow = null;
             }
         }
 
         void close() {
-            BeatFlow open;
+            F open;
             synchronized (this) {
                 open = flow;
             }
@@ -601,131 +713,73 @@ final class GrpcWire implements Wire {
                 open.cancel("closed");
             }
         }
+    }
 
-        private final class BeatFlow implements ClientResponseObserver<LeaseKeepAliveRequest, LeaseKeepAliveResponse> {
-            private final int seen;
-            private final Server server;
-            private final Object lock = new Object();
+    // ---- Proofs of life --------------------------------------------------------------------------------------------
 
-            /** In the order of sending, which is that of the answers, for each lease. */
-            private final Map<Long, Deque<CompletableFuture<Proof>>> waiting = new HashMap<>();
+    @Override
+    public Beat beat(long lease) {
+        return beats.get(BeatFlow::new, flow -> flow.start(LeaseGrpc.getLeaseKeepAliveMethod()))
+                .beat(lease);
+    }
 
-            /** When something came last, or it was opened. */
-            private volatile long heard = System.nanoTime();
+    private final class BeatFlow extends Flow<LeaseKeepAliveRequest, LeaseKeepAliveResponse> {
+        /** In the order of sending, which is that of the answers, for each lease. */
+        private final Map<Long, Deque<CompletableFuture<Proof>>> waiting = new HashMap<>();
 
-            private @Nullable ClientCallStreamObserver<LeaseKeepAliveRequest> out;
-            private boolean over;
+        @Override
+        String what() {
+            return "proofs of life";
+        }
 
-            BeatFlow(int seen, Server server) {
-                this.seen = seen;
-                this.server = server;
-            }
-
-            void start() {
-                if (closed) {
-                    end();
-                    return;
-                }
-                io.grpc.stub.StreamObserver<LeaseKeepAliveRequest> unused = ClientCalls.asyncBidiStreamingCall(
-                        open(server, LeaseGrpc.getLeaseKeepAliveMethod(), CallOptions.DEFAULT, true), this);
-            }
-
-            @Override
-            public void beforeStart(ClientCallStreamObserver<LeaseKeepAliveRequest> stream) {
-                synchronized (lock) {
-                    out = stream;
-                }
-            }
-
-            Beat send(long lease) {
-                CompletableFuture<Proof> answer = new CompletableFuture<>();
-                synchronized (lock) {
-                    if (over || out == null) {
+        Beat beat(long lease) {
+            CompletableFuture<Proof> answer = new CompletableFuture<>();
+            synchronized (lock) {
+                if (isOver()) {
+                    answer.complete(Proof.NONE);
+                } else {
+                    waiting.computeIfAbsent(lease, id -> new ArrayDeque<>()).add(answer);
+                    if (!send(LeaseKeepAliveRequest.newBuilder().setID(lease).build())) {
                         answer.complete(Proof.NONE);
-                    } else {
-                        waiting.computeIfAbsent(lease, id -> new ArrayDeque<>()).add(answer);
-                        try {
-                            out.onNext(LeaseKeepAliveRequest.newBuilder()
-                                    .setID(lease)
-                                    .build());
-                        } catch (IllegalStateException e) {
-                            // It has ended meanwhile, and says so itself in a moment.
-                            answer.complete(Proof.NONE);
-                        }
                     }
                 }
-                long sent = System.nanoTime();
-                return limit -> {
-                    try {
-                        Proof proof = limit.await(answer);
-                        if (proof == null) {
-                            if (sent - heard >= 0) {
-                                // Nothing has come since: it is silent, and not only slow.
-                                leaveServer(seen);
-                                cancel("no answer in time");
-                            }
-                            return Proof.NONE;
-                        }
-                        return proof;
-                    } catch (ExecutionException e) {
-                        throw new IllegalStateException(e);
+            }
+            long sent = System.nanoTime();
+            return limit -> {
+                try {
+                    Proof proof = limit.await(answer);
+                    if (proof == null) {
+                        hasNotAnswered(sent);
+                        return Proof.NONE;
                     }
-                };
-            }
+                    return proof;
+                } catch (ExecutionException e) {
+                    throw new IllegalStateException(e);
+                }
+            };
+        }
 
-            @Override
-            public void onNext(LeaseKeepAliveResponse answer) {
-                heard = System.nanoTime();
-                CompletableFuture<Proof> first;
-                synchronized (lock) {
-                    Deque<CompletableFuture<Proof>> those = waiting.get(answer.getID());
-                    first = those == null ? null : those.poll();
-                    if (those != null && those.isEmpty()) {
-                        waiting.remove(answer.getID());
-                    }
-                }
-                if (first != null) {
-                    first.complete(new Proof(answer.getTTL(), answer.getHeader().getRaftTerm()));
+        @Override
+        void take(LeaseKeepAliveResponse answer) {
+            CompletableFuture<Proof> first;
+            synchronized (lock) {
+                Deque<CompletableFuture<Proof>> those = waiting.get(answer.getID());
+                first = those == null ? null : those.poll();
+                if (those != null && those.isEmpty()) {
+                    waiting.remove(answer.getID());
                 }
             }
+            if (first != null) {
+                first.complete(new Proof(answer.getTTL(), answer.getHeader().getRaftTerm()));
+            }
+        }
 
-            @Override
-            public void onError(Throwable failure) {
-                Trouble trouble = Trouble.of(failure, server.shown(), true, kind);
-                if (!closed) {
-                    LOG.log(Level.DEBUG, shown + ": proofs of life: " + trouble.getMessage());
-                    leaveServer(seen);
-                }
-                end();
-            }
-
-            @Override
-            public void onCompleted() {
-                leaveServer(seen);
-                end();
-            }
-
-            void cancel(String why) {
-                ClientCallStreamObserver<LeaseKeepAliveRequest> stream;
-                synchronized (lock) {
-                    stream = out;
-                }
-                if (stream != null) {
-                    stream.cancel(why, null);
-                }
-                end();
-            }
-
-            private void end() {
-                ended(this);
-                List<CompletableFuture<Proof>> left = new ArrayList<>();
-                synchronized (lock) {
-                    over = true;
-                    waiting.values().forEach(left::addAll);
-                    waiting.clear();
-                }
-                left.forEach(each -> each.complete(Proof.NONE));
-            }
+        @Override
+        Runnable drop() {
+            List<CompletableFuture<Proof>> left = new ArrayList<>();
+            waiting.values().forEach(left::addAll);
+            waiting.clear();
+            return () -> left.forEach(each -> each.complete(Proof.NONE));
         }
     }
 
@@ -733,269 +787,159 @@ final class GrpcWire implements Wire {
 
     @Override
     public Watching watch(String key) {
-        return watches.add(key);
+        return watches.get(WatchFlow::new, flow -> flow.start(WatchGrpc.getWatchMethod()))
+                .watch(key);
     }
 
-    /** One stream for all of them. Each tells its own waiter, also that the stream is over. */
-    private final class Watches {
-        private @Nullable WatchFlow flow;
+    /** Tells each waiter of its own watch, and all of them that the stream is over. */
+    private final class WatchFlow extends Flow<WatchRequest, WatchResponse> {
+        /** Asked for, in that order, which is the one of the answers: a watch gets its number by its answer. */
+        private final Deque<Signal> asked = new ArrayDeque<>();
 
-        Watching add(String key) {
-            WatchFlow stream;
-            synchronized (this) {
-                WatchFlow open = flow;
-                if (open == null) {
-                    open = new WatchFlow(at.get(), servers.get(index()));
-                    flow = open;
-                    open.start();
-                }
-                stream = open;
-            }
-            return stream.add(key);
+        private final Map<Long, Signal> signals = new HashMap<>();
+
+        @Override
+        String what() {
+            return "watches";
         }
 
-        synchronized void ended(WatchFlow which) {
-            if (flow == which) {
-                flow = null;
-            }
-        }
-
-        void close() {
-            WatchFlow open;
-            synchronized (this) {
-                open = flow;
-            }
-            if (open != null) {
-                open.cancel("closed");
-            }
-        }
-
-        private final class WatchFlow implements ClientResponseObserver<WatchRequest, WatchResponse> {
-            private final int seen;
-            private final Server server;
-            private final Object lock = new Object();
-
-            /** Asked for, in that order, which is the one of the answers: a watch gets its number by its answer. */
-            private final Deque<Signal> asked = new ArrayDeque<>();
-
-            private final Map<Long, Signal> signals = new HashMap<>();
-            /** When something came last, or it was opened. */
-            private volatile long heard = System.nanoTime();
-
-            private @Nullable ClientCallStreamObserver<WatchRequest> out;
-            private boolean over;
-
-            WatchFlow(int seen, Server server) {
-                this.seen = seen;
-                this.server = server;
-            }
-
-            void start() {
-                if (closed) {
-                    end();
-                    return;
+        Watching watch(String key) {
+            Signal signal = new Signal(this);
+            synchronized (lock) {
+                if (isOver()) {
+                    signal.end();
+                    return signal;
                 }
-                io.grpc.stub.StreamObserver<WatchRequest> unused = ClientCalls.asyncBidiStreamingCall(
-                        open(server, WatchGrpc.getWatchMethod(), CallOptions.DEFAULT, true), this);
-            }
-
-            @Override
-            public void beforeStart(ClientCallStreamObserver<WatchRequest> stream) {
-                synchronized (lock) {
-                    out = stream;
-                }
-            }
-
-            Watching add(String key) {
-                Signal signal = new Signal(this);
-                synchronized (lock) {
-                    if (over || out == null) {
-                        signal.end();
-                        return signal;
-                    }
-                    asked.add(signal);
-                    send(WatchRequest.newBuilder()
-                            // From now on: what it is told of the past, etcd tells only each tenth of a second.
-                            .setCreateRequest(WatchCreateRequest.newBuilder()
-                                    .setKey(bytes(key))
-                                    .addFilters(WatchCreateRequest.FilterType.NOPUT))
-                            .build());
-                }
-                return signal;
-            }
-
-            /** The lock is held. */
-            private void send(WatchRequest request) {
-                try {
-                    if (out != null) {
-                        out.onNext(request);
-                    }
-                } catch (IllegalStateException e) {
-                    LOG.log(Level.DEBUG, "the stream has ended meanwhile, and says so itself in a moment", e);
-                }
-            }
-
-            void remove(Signal signal) {
-                synchronized (lock) {
-                    signal.unwanted = true;
-                    if (signal.id >= 0 && signals.remove(signal.id) != null && !over) {
-                        cancelWatch(signal.id);
-                    }
-                }
-            }
-
-            /** The lock is held. */
-            private void cancelWatch(long id) {
-                send(WatchRequest.newBuilder()
-                        .setCancelRequest(WatchCancelRequest.newBuilder().setWatchId(id))
+                asked.add(signal);
+                boolean unused = send(WatchRequest.newBuilder()
+                        // From now on: what it is told of the past, etcd tells only each tenth of a second.
+                        .setCreateRequest(WatchCreateRequest.newBuilder()
+                                .setKey(bytes(key))
+                                .addFilters(WatchCreateRequest.FilterType.NOPUT))
                         .build());
             }
+            return signal;
+        }
 
-            /**
-             * It has not answered one who asked then. If nothing has come since, that is so for all who have a watch on it.
-             */
-            void hasNotAnswered(long since) {
-                if (since - heard >= 0) {
-                    leaveServer(seen);
-                    cancel("no answer in time");
+        void remove(Signal signal) {
+            synchronized (lock) {
+                signal.unwanted = true;
+                if (signal.id >= 0 && signals.remove(signal.id) != null && !isOver()) {
+                    cancelWatch(signal.id);
                 }
-            }
-
-            @Override
-            public void onNext(WatchResponse answer) {
-                heard = System.nanoTime();
-                Signal signal;
-                synchronized (lock) {
-                    signal = answer.getCreated() ? asked.poll() : signals.get(answer.getWatchId());
-                    if (signal == null) {
-                        return;
-                    }
-                    if (answer.getCreated() && !answer.getCanceled()) {
-                        if (signal.unwanted) {
-                            cancelWatch(answer.getWatchId());
-                            return;
-                        }
-                        signal.id = answer.getWatchId();
-                        signals.put(signal.id, signal);
-                    }
-                }
-                if (answer.getCanceled()) {
-                    LOG.log(Level.DEBUG, shown + ": a watch was refused: " + answer.getCancelReason());
-                    if (answer.getCancelReason().contains("permission denied")
-                            || answer.getCancelReason().contains("invalid auth token")) {
-                        // What a stream was opened with holds for its life; the next call finds out which of the two it
-                        // is.
-                        cancel("another token is needed");
-                    }
-                    signal.end();
-                } else if (answer.getCreated()) {
-                    signal.begin();
-                } else if (answer.getEventsCount() > 0) {
-                    signal.event();
-                }
-            }
-
-            @Override
-            public void onError(Throwable failure) {
-                if (!closed) {
-                    LOG.log(Level.DEBUG, shown + ": watches: " + failure);
-                    leaveServer(seen);
-                }
-                end();
-            }
-
-            @Override
-            public void onCompleted() {
-                leaveServer(seen);
-                end();
-            }
-
-            void cancel(String why) {
-                ClientCallStreamObserver<WatchRequest> stream;
-                synchronized (lock) {
-                    stream = out;
-                }
-                if (stream != null) {
-                    stream.cancel(why, null);
-                }
-                end();
-            }
-
-            private void end() {
-                ended(this);
-                List<Signal> all;
-                synchronized (lock) {
-                    over = true;
-                    all = new ArrayList<>(signals.values());
-                    all.addAll(asked);
-                    signals.clear();
-                    asked.clear();
-                }
-                all.forEach(Signal::end);
             }
         }
 
-        private static final class Signal implements Watching {
-            private final WatchFlow on;
+        /** The lock is held. */
+        private void cancelWatch(long id) {
+            boolean unused = send(WatchRequest.newBuilder()
+                    .setCancelRequest(WatchCancelRequest.newBuilder().setWatchId(id))
+                    .build());
+        }
 
-            /** By the store; negative until it is known. The flow's lock guards these two. */
-            private long id = -1;
-
-            private boolean unwanted;
-            private final long made = System.nanoTime();
-            private final CompletableFuture<Boolean> begun = new CompletableFuture<>();
-            private final CompletableFuture<Boolean> told = new CompletableFuture<>();
-            private volatile boolean broken;
-
-            Signal(WatchFlow on) {
-                this.on = on;
-            }
-
-            void begin() {
-                begun.complete(true);
-            }
-
-            void event() {
-                told.complete(true);
-            }
-
-            void end() {
-                broken = true;
-                begun.complete(false);
-                told.complete(true);
-            }
-
-            @Override
-            public boolean begun(Limit limit) throws InterruptedException {
-                Boolean yes = got(begun, limit);
-                if (yes == null) {
-                    on.hasNotAnswered(made);
+        @Override
+        void take(WatchResponse answer) {
+            Signal signal;
+            synchronized (lock) {
+                signal = answer.getCreated() ? asked.poll() : signals.get(answer.getWatchId());
+                if (signal == null) {
+                    return;
                 }
-                return yes != null && yes;
-            }
-
-            @Override
-            public boolean await(Limit limit) throws InterruptedException {
-                return got(told, limit) != null;
-            }
-
-            private static @Nullable Boolean got(Future<Boolean> future, Limit limit) throws InterruptedException {
-                try {
-                    return limit.await(future);
-                } catch (ExecutionException e) {
-                    throw new IllegalStateException(e);
+                if (answer.getCreated() && !answer.getCanceled()) {
+                    if (signal.unwanted) {
+                        cancelWatch(answer.getWatchId());
+                        return;
+                    }
+                    signal.id = answer.getWatchId();
+                    signals.put(signal.id, signal);
                 }
             }
-
-            @Override
-            public boolean isBroken() {
-                return broken;
+            if (answer.getCanceled()) {
+                LOG.log(Level.DEBUG, shown + ": a watch was refused: " + answer.getCancelReason());
+                if (answer.getCancelReason().contains("permission denied")
+                        || answer.getCancelReason().contains("invalid auth token")) {
+                    // What a stream was opened with holds for its life; the next call finds out which of the two it
+                    // is.
+                    cancel("another token is needed");
+                }
+                signal.end();
+            } else if (answer.getCreated()) {
+                signal.begin();
+            } else if (answer.getEventsCount() > 0) {
+                signal.event();
             }
+        }
 
-            @Override
-            public void close() {
-                on.remove(this);
+        @Override
+        Runnable drop() {
+            List<Signal> all = new ArrayList<>(signals.values());
+            all.addAll(asked);
+            signals.clear();
+            asked.clear();
+            return () -> all.forEach(Signal::end);
+        }
+    }
+
+    private static final class Signal implements Watching {
+        private final WatchFlow on;
+
+        /** By the store; negative until it is known. The flow's lock guards these two. */
+        private long id = -1;
+
+        private boolean unwanted;
+        private final long made = System.nanoTime();
+        private final CompletableFuture<Boolean> begun = new CompletableFuture<>();
+        private final CompletableFuture<Boolean> told = new CompletableFuture<>();
+        private volatile boolean broken;
+
+        Signal(WatchFlow on) {
+            this.on = on;
+        }
+
+        void begin() {
+            begun.complete(true);
+        }
+
+        void event() {
+            told.complete(true);
+        }
+
+        void end() {
+            broken = true;
+            begun.complete(false);
+            told.complete(true);
+        }
+
+        @Override
+        public boolean begun(Limit limit) throws InterruptedException {
+            Boolean yes = got(begun, limit);
+            if (yes == null) {
+                on.hasNotAnswered(made);
             }
+            return yes != null && yes;
+        }
+
+        @Override
+        public boolean await(Limit limit) throws InterruptedException {
+            return got(told, limit) != null;
+        }
+
+        private static @Nullable Boolean got(Future<Boolean> future, Limit limit) throws InterruptedException {
+            try {
+                return limit.await(future);
+            } catch (ExecutionException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+
+        @Override
+        public boolean isBroken() {
+            return broken;
+        }
+
+        @Override
+        public void close() {
+            on.remove(this);
         }
     }
 

@@ -57,9 +57,28 @@ interface Wire extends AutoCloseable {
      *
      * @param own what was there, or null
      * @param oldest the oldest of all before, the own one too
+     * @param next the oldest of all after
+     * @param term of the leader, when it was answered
      * @param again whether an earlier request of this call was left without an answer, and may have removed it
      */
-    record Left(@Nullable Entry own, @Nullable Entry oldest, boolean again) {}
+    record Left(
+            @Nullable Entry own,
+            @Nullable Entry oldest,
+            @Nullable Entry next,
+            long term,
+            boolean again) {
+        /**
+         * What was removed.
+         *
+         * @param oldest the two oldest before; the second is the oldest after if the first is what was removed
+         */
+        static Left of(@Nullable Entry own, List<Entry> oldest, long term, boolean again) {
+            Entry first = oldest.isEmpty() ? null : oldest.get(0);
+            boolean isOwn = own != null && first != null && own.key().equals(first.key());
+            Entry next = isOwn ? oldest.size() < 2 ? null : oldest.get(1) : first;
+            return new Left(own, first, next, term, again);
+        }
+    }
 
     /**
      * A lease granted.

@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
@@ -270,6 +271,31 @@ class EtcdBackendTest {
             assertThat(order).containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
             assertThat(tokens).isSorted();
             assertThat(queued("fifo")).isZero();
+        }
+    }
+
+    /** From one to the next of the same client: what removes the one key has seen the other, and nothing more is asked. */
+    @Test
+    void aHandOverWithinAClientIsOneTransaction() throws Exception {
+        try (EtcdBackend backend = direct()) {
+            Grant held = grant(backend, claim("passed"));
+            for (int i = 0; i < 20; i++) {
+                Claim claim = claim("passed");
+                FutureTask<Grant> wait = new FutureTask<>(
+                        () -> backend.acquire(claim, LONG).grant().orElseThrow());
+                long transactions = store.server.calls("Txn");
+                Thread unused = EtcdStore.inAThread(wait);
+                // It enters, and looks once more when it watches.
+                await().atMost(LONG).until(() -> store.server.calls("Txn") == transactions + 2);
+                assertThat(backend.release(held.claim())).isTrue();
+                Grant next = wait.get();
+                assertThat(store.server.calls("Txn")).isEqualTo(transactions + 3);
+                assertThat(next.token()).isGreaterThan(held.token());
+                assertThat(backend.renew(List.of(next)).live()).hasSize(1);
+                held = next;
+            }
+            assertThat(backend.release(held.claim())).isTrue();
+            assertThat(queued("passed")).isZero();
         }
     }
 

@@ -23,13 +23,17 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -288,7 +292,7 @@ class EtcdCarrierTest {
         }
         releaseSoon(far, claim);
         Hold next = holds.sure(near, name, SHORT);
-        assertThat(near.release(next.claim)).isTrue();
+        assertThat(holds.release(near, next)).isTrue();
         await().until(() -> keys() == 0);
     }
 
@@ -411,6 +415,54 @@ class EtcdCarrierTest {
         assertThat(holds.renew(near, next)).as("not that of the next one").isTrue();
         assertThat(holds.release(near, next)).isTrue();
         assertThat(keys()).isZero();
+    }
+
+    /** The next one is of the same client, and would have heard of it by that answer. */
+    @Test
+    void theAnswerToAReleaseThatPassesIsLost() throws Exception {
+        for (int i = 0; i < 5; i++) {
+            Hold hold = holds.sure(far, name, LEASE);
+            Claim second = Holds.claim(name, LEASE);
+            Future<Attempt> wait = waiting(far, second, Duration.ofSeconds(20));
+            way().loseReplyTo(request -> request.contains(hold.claim.owner()));
+            hold.until = Math.min(hold.until, System.nanoTime());
+            releaseSoon(far, hold.claim);
+            assertGrantedOrUnknown(wait, second);
+            assertThat(keys()).isZero();
+        }
+    }
+
+    /** Its turn comes while it is interrupted: granted, or gone without a trace. */
+    @Test
+    void aWaiterIsInterruptedWhenItsTurnComes() throws Exception {
+        int granted = 0;
+        for (int i = 0; i < 200; i++) {
+            Hold held = holds.sure(near, name, LEASE);
+            Claim claim = Holds.claim(name, LEASE);
+            FutureTask<Optional<Hold>> wait = new FutureTask<>(() -> holds.take(near, claim, Duration.ofSeconds(60)));
+            Thread waiter = new Thread(wait, "test-call");
+            waiter.start();
+            await().pollInterval(Duration.ofMillis(2)).until(() -> keys() == 2);
+            Thread other = new Thread(
+                    () -> {
+                        LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(2_000_000));
+                        waiter.interrupt();
+                    },
+                    "test-interrupt");
+            other.start();
+            assertThat(holds.release(near, held)).isTrue();
+            try {
+                Hold next = wait.get(40, TimeUnit.SECONDS).orElseThrow();
+                granted++;
+                assertThat(holds.release(near, next)).isTrue();
+            } catch (ExecutionException e) {
+                assertThat(e).hasCauseInstanceOf(InterruptedException.class);
+                near.release(claim);
+            }
+            other.join();
+            assertThat(keys()).isZero();
+        }
+        assertThat(granted).isBetween(1, 200);
     }
 
     /** The wait is over, and nobody hears of it. */

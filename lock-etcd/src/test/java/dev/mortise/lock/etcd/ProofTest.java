@@ -275,7 +275,8 @@ class ProofTest {
         @Override
         public Left leave(Keys keys, String owner, Limit limit) {
             Entry oldest = first();
-            return new Left(line.remove(keys.of(owner)), oldest, false);
+            Entry own = line.remove(keys.of(owner));
+            return new Left(own, oldest, first(), term, false);
         }
 
         @Override

@@ -87,9 +87,12 @@ class CostTest {
             Hold hold = holds.take(a, "cost", LEASE).orElseThrow();
             assertThat(holds.release(a, hold)).isTrue();
         }
-        all("evalsha", 200);
-        all("set", 200);
-        all("del", 100);
+        settle();
+        // Never more than one; none where a majority had answered before this server was asked, on a busy machine.
+        assertThat(counts("evalsha")).allMatch(calls -> calls > 150 && calls <= 200);
+        assertThat(counts("set")).allMatch(calls -> calls > 150 && calls <= 200);
+        assertThat(counts("del")).allMatch(calls -> calls > 50 && calls <= 100);
+        assertThat(counts("del").stream().sorted().skip(2)).allMatch(calls -> calls > 90);
         for (RedisServer server : five.servers) {
             assertThat(server.calls()).doesNotContainKeys("eval", "ping", "subscribe", "publish");
         }

@@ -1,6 +1,8 @@
 package dev.mortise.lock.zookeeper;
 
 import dev.mortise.lock.spi.Claim;
+import dev.mortise.lock.zookeeper.Session.Reply;
+import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /** What a client knows of one of its claims. Guarded by itself. */
@@ -25,6 +27,28 @@ final class Entry {
 
     /** Waits for its turn, with a node that keeps its place. */
     boolean waiting;
+
+    /** Null as long as it does not wait. */
+    @Nullable
+    Turn turn;
+
+    /** The last removal by this client of a claim that this one may have waited for. */
+    volatile @Nullable Passed passed;
+
+    /**
+     * What it waits for.
+     *
+     * @param node the name of the node before it
+     * @param come completed when that may be gone
+     */
+    record Turn(String node, CompletableFuture<Void> come) {}
+
+    /**
+     * A node removed, and the queue as it was read behind that.
+     *
+     * @param node its name
+     */
+    record Passed(String node, CompletableFuture<Reply> delete, CompletableFuture<Reply> list) {}
 
     /** The owner has released it, or its own end has come: it is being removed. */
     boolean over;

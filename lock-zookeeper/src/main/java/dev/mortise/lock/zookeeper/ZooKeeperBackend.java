@@ -75,6 +75,10 @@ final class ZooKeeperBackend implements LockBackend {
     private final long tau;
 
     private final Map<String, Entry> entries = new ConcurrentHashMap<>();
+
+    /** By container: who asks for the lock, to whom this client's own holder can pass it. The last one, if there are several. */
+    private final Map<String, Entry> asking = new ConcurrentHashMap<>();
+
     private final ReentrantLock lock = new ReentrantLock();
 
     /** By lease: the one that new claims live on. Guarded by {@link #lock}. */
@@ -454,6 +458,7 @@ final class ZooKeeperBackend implements LockBackend {
             entry = known;
         }
         boolean fine = false;
+        asking.put(entry.container, entry);
         try {
             Attempt attempt = new Acquire(entry, lease, end, start + callTimeout).run();
             fine = true;
@@ -461,6 +466,7 @@ final class ZooKeeperBackend implements LockBackend {
         } catch (Trouble e) {
             throw failed("acquire", claim.name(), e);
         } finally {
+            boolean unused = asking.remove(entry.container, entry);
             idle(entry, lease, fine);
         }
     }
@@ -470,6 +476,7 @@ final class ZooKeeperBackend implements LockBackend {
         synchronized (entry) {
             entry.busy = false;
             entry.waiting = false;
+            entry.passed = null;
             if (!fine && !entry.hasEnd) {
                 entry.endsAt(context.nanoTime() + lease);
             }
@@ -490,7 +497,7 @@ final class ZooKeeperBackend implements LockBackend {
 
         private List<String> queue = List.of();
 
-        /** The send of the last write that shows the own node alive. */
+        /** Before the send of what showed the own node alive. A grant counts from there, and not for longer than is proven. */
         private long sent;
 
         Acquire(Entry entry, long lease, long end, long limit) {
@@ -545,6 +552,7 @@ final class ZooKeeperBackend implements LockBackend {
                 entry.token = 0;
                 entry.granted = false;
                 entry.hasEnd = false;
+                entry.passed = null;
             }
         }
 
@@ -713,6 +721,22 @@ final class ZooKeeperBackend implements LockBackend {
             }
         }
 
+        /** Whether the session is certain to live for most of a lease from now: then the own node is there as long. */
+        private boolean isProven(Session session) {
+            return session.proof.end() - context.nanoTime() > given(session) / 4 * 3;
+        }
+
+        /**
+         * The queue, as new as what told that somebody has left it. Who has left does not come back, and nobody comes before the
+         * own node: an old answer says less, and nothing wrong. False if the node is there no more.
+         */
+        private boolean look(Session session, long until) throws Trouble, InterruptedException {
+            long asked = context.nanoTime();
+            Reply children = again(session, () -> session.children(entry.container), until);
+            sent = asked;
+            return queue(children);
+        }
+
         /** A grant or a refusal; null if the place was lost. */
         private @Nullable Attempt inLine() throws Trouble, InterruptedException {
             while (true) {
@@ -733,15 +757,47 @@ final class ZooKeeperBackend implements LockBackend {
                 if (before == null) {
                     return Attempt.granted(granted(session));
                 }
+                if (isPassed(session, before)) {
+                    continue;
+                }
                 if (System.nanoTime() - end >= 0) {
                     return refused();
                 }
                 if (!awaitTurn(session, entry.container + "/" + before)) {
                     return session.isDead() ? null : refused();
                 }
-                if (!confirm(session, earlier(System.nanoTime() + callTimeout, laterOf(limit, end + callTimeout)))) {
+                if (isPassed(session, before)) {
+                    continue;
+                }
+                long until = earlier(System.nanoTime() + callTimeout, laterOf(limit, end + callTimeout));
+                if (!(isProven(session) ? look(session, until) : confirm(session, until))) {
                     return null;
                 }
+            }
+        }
+
+        /**
+         * Whether the one before was this client's own, has been removed over the same session, and the queue was read behind
+         * that: then the removal is the write that the own node, which is in the queue that was read, is as alive as.
+         */
+        private boolean isPassed(Session session, String before) throws InterruptedException {
+            Entry.Passed passed = entry.passed;
+            if (passed == null || !passed.node().equals(before)) {
+                return false;
+            }
+            entry.passed = null;
+            long until = System.nanoTime() + callTimeout;
+            try {
+                Reply delete = get(passed.delete(), until);
+                Reply list = get(passed.list(), until);
+                if (!delete.isFine() || !list.isFine() || session != entry.session) {
+                    return false;
+                }
+                sent = laterOf(sent, delete.sent());
+                queue = list.children();
+                return true;
+            } catch (TimeoutException e) {
+                return false; // Whoever removes it gives the connection up; this one looks for itself.
             }
         }
 
@@ -798,7 +854,14 @@ final class ZooKeeperBackend implements LockBackend {
                         }
                         watched = true;
                         tellOfStranger(before, there.stat());
-                        entry.waiting = true;
+                        synchronized (entry) {
+                            entry.waiting = true;
+                            entry.turn = new Entry.Turn(Paths.last(before), gone);
+                            Entry.Passed passed = entry.passed;
+                            if (passed != null && passed.node().equals(Paths.last(before))) {
+                                gone.complete(null);
+                            }
+                        }
                     }
                     long left = end - System.nanoTime();
                     if (left <= 0) {
@@ -819,7 +882,10 @@ final class ZooKeeperBackend implements LockBackend {
                     }
                 }
             } finally {
-                entry.waiting = false;
+                synchronized (entry) {
+                    entry.waiting = false;
+                    entry.turn = null;
+                }
                 if (watched && !gone.isDone()) {
                     session.forget(before, watcher);
                 }
@@ -938,7 +1004,7 @@ final class ZooKeeperBackend implements LockBackend {
             entry.removing = true;
         }
         CompletableFuture<Removal> removal = path != null
-                ? session.delete(path).thenApply(reply -> removal(reply, session))
+                ? delete(entry, session, path, asking.get(entry.container)).thenApply(reply -> removal(reply, session))
                 : removeByName(entry, session);
         return removal.whenComplete((result, failure) -> {
             synchronized (entry) {
@@ -948,6 +1014,27 @@ final class ZooKeeperBackend implements LockBackend {
                 }
             }
         });
+    }
+
+    /** And reads the queue behind it for whoever asks for the lock on the same session, who then need not do so himself. */
+    private static CompletableFuture<Reply> delete(Entry entry, Session session, String path, @Nullable Entry next) {
+        if (next == null || next == entry) {
+            return session.delete(path);
+        }
+        synchronized (next) {
+            CompletableFuture<Reply> delete = session.delete(path);
+            // Its own node was sent for, or it would not have that session; so it is in what is read now.
+            if (next.session == session && next.busy && !next.over) {
+                CompletableFuture<Reply> list = session.children(entry.container);
+                next.passed = new Entry.Passed(Paths.last(path), delete, list);
+                Entry.Turn turn = next.turn;
+                if (turn != null && turn.node().equals(Paths.last(path))) {
+                    CompletableFuture<Reply> unused =
+                            list.whenComplete((reply, failure) -> turn.come().complete(null));
+                }
+            }
+            return delete;
+        }
     }
 
     private static Removal removal(Reply reply, Session session) {

@@ -24,8 +24,10 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
 import org.junit.jupiter.api.AfterAll;
@@ -186,6 +188,54 @@ class ZooKeeperCarrierTest {
         Hold again = a.sure("a", LEASE);
         assertThat(a.release(again)).isTrue();
         assertThat(b.release(b.atOnce("a", LEASE))).isTrue();
+    }
+
+    /** The next one is of the same client, and would have heard of it by that reply. */
+    @RepeatedTest(3)
+    void theReplyToAReleaseThatPassesIsLost() throws Exception {
+        Hold held = a.sure("a", LEASE);
+        Claim claim = Holds.claim("a", LEASE);
+        FutureTask<Optional<Hold>> wait = waits(a, claim);
+        way().loseReplyTo(bytes -> bytes.contains(held.claim.owner()));
+        Taker.stop(held);
+        a.undone(held.claim);
+        grantedOrUndone(wait, claim, held);
+    }
+
+    /** Its turn comes while it is interrupted: granted, or gone without a trace. */
+    @Test
+    void aWaiterIsInterruptedWhenItsTurnComes() throws Exception {
+        int granted = 0;
+        for (int i = 0; i < 200; i++) {
+            Hold held = a.sure("a", LEASE);
+            Claim claim = Holds.claim("a", LEASE);
+            FutureTask<Optional<Hold>> wait = new FutureTask<>(() -> holds.take(a.backend, claim, LONGEST));
+            Thread waiter = new Thread(wait, "test-call");
+            waiter.setDaemon(true);
+            waiter.start();
+            await().atMost(LONGEST)
+                    .pollInterval(Duration.ofMillis(2))
+                    .until(() -> !nodes(claim).isEmpty());
+            Thread other = new Thread(
+                    () -> {
+                        LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(2_000_000));
+                        waiter.interrupt();
+                    },
+                    "test-interrupt");
+            other.start();
+            assertThat(a.release(held)).isTrue();
+            try {
+                Optional<Hold> next = wait.get(40, TimeUnit.SECONDS);
+                granted++;
+                assertThat(a.release(next.orElseThrow())).isTrue();
+            } catch (ExecutionException e) {
+                assertThat(e).hasCauseInstanceOf(InterruptedException.class);
+                a.undone(claim);
+            }
+            other.join();
+            assertThat(nodes(claim)).isEmpty();
+        }
+        assertThat(granted).isBetween(1, 200);
     }
 
     /** Not known, and not lost. */
