@@ -159,6 +159,9 @@ final class Kit implements AutoCloseable {
                     ? "the Store's Faults have no holdUp: no request can be made to wait in the store"
                     : "the Store has no Faults: no request can be made to wait in the store";
         }
+        if (rule == Rule.R4_7 && tries.getOrDefault(Rule.R4_4, 0) > 0) {
+            return "no refusal named a rest, which a backend need not";
+        }
         return "nothing came to the point where it shows, so slow was the store or the machine; try"
                 + " -Dmortise.tck.scale=4";
     }
@@ -192,6 +195,8 @@ final class Kit implements AutoCloseable {
             boolean applies = rule.scope == Rule.Scope.ALWAYS
                     || (rule.scope == Rule.Scope.OUTLIVES_CLIENT && guarantees().outlivesClient())
                     || (rule.scope == Rule.Scope.HOLD_UP && holdsUp());
+            // Where no refusal names a rest, none will with longer leases.
+            applies &= rule != Rule.R4_7 || tries.getOrDefault(Rule.R4_4, 0) == 0;
             if (applies && !Directed.has(rule) && tries.getOrDefault(rule, 0) == 0) {
                 return true;
             }

@@ -203,6 +203,8 @@ final class Processes {
             @Nullable Long invoked,
             long returned) {
         history.add(Event.of(client, attempt, name, op, outcome, invoked == null ? returned : invoked, returned)
-                .granted(0, 0, lease.toNanos()));
+                .granted(0, 0, lease.toNanos())
+                // What a refusal says of the rest is not written down.
+                .value(-1));
     }
 }
