@@ -526,6 +526,24 @@ class WaitingTest {
         assertThat(passOn(waiter, others.claim(), ScriptsTest.claim("a"), true)).isNotNull();
     }
 
+    /** Whoever releases was interrupted, not whoever gets it: both are done, and the interrupt stays. */
+    @Test
+    void anInterruptStopsNeither() throws Exception {
+        Grant held = hold("a");
+        Claim next = ScriptsTest.claim("a");
+        Thread.currentThread().interrupt();
+        Attempt attempt;
+        try {
+            attempt = passOn(holder, held.claim(), next, true);
+        } finally {
+            assertThat(Thread.interrupted()).isTrue();
+        }
+        assertThat(attempt.grant()).isPresent();
+        assertThat(holder.release(next)).isTrue();
+        assertThat(waiter.acquire(ScriptsTest.claim("a"), Duration.ZERO).grant())
+                .isPresent();
+    }
+
     /** Nothing is known of either: both are released again, and nothing stays. */
     @Test
     void aLostAnswerIsOfBoth() throws Exception {
