@@ -3,31 +3,24 @@ package dev.mortise.lock.redlock;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.awaitility.Awaitility.await;
 
+import dev.mortise.lock.ClockShim;
 import dev.mortise.lock.Holds;
 import dev.mortise.lock.Holds.Hold;
 import dev.mortise.lock.redis.RedisServer;
 import dev.mortise.lock.redlock.Node.Terms;
 import dev.mortise.lock.redlock.Protocol.Outcome;
 import dev.mortise.lock.spi.LockBackend;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.RandomAccessFile;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** What clocks can do: those of servers let two hold the lock, and a token makes it harmless; those of clients nothing. */
 class ClockTest {
@@ -105,25 +98,23 @@ class ClockTest {
      * would live longer by such a step is cut to a longest lease, so that it is granted again soon.
      */
     @Test
-    void clocksOfServersStep(@TempDir Path folder) throws Exception {
-        Path shim = compiled(folder);
-        List<Path> offsets = new ArrayList<>();
+    void clocksOfServersStep() throws Exception {
+        Optional<ClockShim> shim = ClockShim.compiled();
+        List<ClockShim.Clock> clocks = new ArrayList<>();
         try (Deployment five = new Deployment(0).option("attempt", "2s").option("longest-lease", "2s")) {
             for (int i = 0; i < 5; i++) {
-                Path file = Files.write(folder.resolve("offsets" + i), new byte[4096]);
-                offsets.add(file);
+                shim.ifPresent(made -> clocks.add(made.clock()));
                 five.add(
-                        shim == null
+                        shim.isEmpty()
                                 ? new RedisServer()
-                                : new RedisServer(
-                                        Map.of("LD_PRELOAD", shim.toString(), "CLOCKSHIM_FILE", file.toString())));
+                                : new RedisServer(clocks.get(i).environment()));
             }
             five.initialise();
-            if (shim != null) {
+            if (shim.isPresent()) {
                 long before = (Long) clock(five.servers.get(0));
-                step(offsets.get(0), Duration.ofMinutes(10));
+                clocks.get(0).set(Duration.ofMinutes(10));
                 await().until(() -> (Long) clock(five.servers.get(0)) - before >= 600);
-                step(offsets.get(0), Duration.ZERO);
+                clocks.get(0).set(Duration.ZERO);
             }
             LockBackend[] clients = {five.client(), five.client(), five.client()};
             SplittableRandom random = new SplittableRandom(1);
@@ -131,8 +122,8 @@ class ClockTest {
             for (int i = 0; System.nanoTime() - end < 0; i++) {
                 Hold hold = holds.sure(clients[i % 3], "x", Duration.ofMillis(1500));
                 int server = random.nextInt(5);
-                if (shim != null) {
-                    step(offsets.get(server), Duration.ofMinutes(random.nextInt(-10, 11)));
+                if (shim.isPresent()) {
+                    clocks.get(server).set(Duration.ofMinutes(random.nextInt(-10, 11)));
                 } else {
                     five.servers.get(server).ask("PEXPIRE", Deployment.lockKey("x"), "1");
                 }
@@ -143,39 +134,11 @@ class ClockTest {
             assertThat(holds.size()).isGreaterThan(5);
             holds.judge(true);
         }
+        shim.ifPresent(ClockShim::close);
     }
 
     private static Object clock(RedisServer server) {
         return Long.valueOf((String) ((List<?>) server.ask("TIME")).get(0));
-    }
-
-    private static void step(Path file, Duration by) throws IOException {
-        try (RandomAccessFile open = new RandomAccessFile(file.toFile(), "rw")) {
-            ByteBuffer memory =
-                    open.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 16).order(ByteOrder.nativeOrder());
-            memory.putLong(0, by.toNanos());
-        }
-    }
-
-    /** The shim, or null where there is no C compiler: then a server ends keys early, as an administrator would. */
-    private static Path compiled(Path folder) throws IOException, InterruptedException {
-        Path source = folder.resolve("clockshim.c");
-        Path shim = folder.resolve("clockshim.so");
-        try (InputStream in = ClockTest.class.getResourceAsStream("clockshim.c")) {
-            Files.copy(in, source);
-        }
-        try {
-            Process cc = new ProcessBuilder("cc", "-shared", "-fPIC", "-O1", "-o", shim.toString(), source.toString())
-                    .inheritIO()
-                    .start();
-            assertThat(cc.waitFor(60, TimeUnit.SECONDS)).isTrue();
-            assertThat(cc.exitValue()).isZero();
-            return shim;
-        } catch (IOException e) {
-            System.out.println(
-                    "There is no C compiler (cc): clocks of servers are not stepped, keys end early instead.");
-            return null;
-        }
     }
 
     // ------------------------------------------------------------------------------------------------- clients' clocks
