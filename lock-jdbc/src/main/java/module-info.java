@@ -9,6 +9,8 @@ module dev.mortise.lock.jdbc {
     uses java.sql.Driver;
 
     provides dev.mortise.lock.spi.BackendProvider with
+            dev.mortise.lock.jdbc.H2Provider,
             dev.mortise.lock.jdbc.JdbcProvider,
+            dev.mortise.lock.jdbc.MariaDbProvider,
             dev.mortise.lock.jdbc.PostgresProvider;
 }

@@ -1,5 +1,6 @@
 package dev.mortise.lock.jdbc;
 
+import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.Consistency;
 import dev.mortise.lock.spi.Grant;
 import dev.mortise.lock.spi.Guarantees;
@@ -14,6 +15,8 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What differs from database to database: how to connect, what its errors mean, and the statements.
@@ -26,8 +29,16 @@ interface Dialect {
     /** The version of the layout that these statements read and write. */
     int FORMAT = 1;
 
+    /** The strategy of {@link TableBackend}, as the option and the column {@code strategy} have it. */
+    String TABLE = "table";
+
+    /** The strategy of {@link AdvisoryBackend}. */
+    String ADVISORY = "advisory";
+
     /** What the column {@code strategy} says in rows of these statements. */
-    String STRATEGY = "table";
+    default String strategy() {
+        return TABLE;
+    }
 
     /** The store as people know it, without secrets. */
     String store();
@@ -81,9 +92,14 @@ interface Dialect {
      * has, under the same token. Else it does nothing, and answers nothing. Rows of another format or strategy are
      * neither.
      *
-     * <p>In: name, owner, lease. Out: token.
+     * <p>In: {@link #acquireParameters}. Out: token, or NULL if it did nothing.
      */
     String acquire();
+
+    /** The parameters of {@link #acquire}, in its order: of name, owner and lease. */
+    default Object[] acquireParameters(String name, String owner, long lease) {
+        return new Object[] {name, owner, lease};
+    }
 
     /** In: name. Out: format, strategy, owner or NULL, token, lease, what is left of it. Writes nothing. */
     String look();
@@ -99,6 +115,14 @@ interface Dialect {
      * is known of it.
      */
     boolean silenceMeansEnded();
+
+    /**
+     * Which of the claims that {@link #renew} says nothing of have ended, where only another statement can tell. Out: as
+     * that.
+     */
+    default @Nullable Query ended(List<Grant> grants) {
+        return null;
+    }
 
     /** How many claims one statement may renew: a power of two. */
     int largestBatch();
@@ -130,6 +154,22 @@ interface Dialect {
         /** How long what follows may take, where that can be limited. */
         void limit(long nanos) throws SQLException;
 
+        /** Does this work with the connection: in a thread that is not interrupted, where the database needs that. */
+        default <T> T run(Callable<T> work) throws SQLException {
+            try {
+                return work.call();
+            } catch (SQLException | RuntimeException e) {
+                throw e;
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        }
+
+        /** The statement, so that the database itself gives it up before that, where its text can say so. */
+        default String limited(String sql) {
+            return sql;
+        }
+
         /**
          * Proves that the other side is still there, where it could have gone unnoticed. Asked before a session is used
          * that was not used for a while: then a statement need not be sent to find out, with an outcome unknown.
@@ -144,6 +184,12 @@ interface Dialect {
         void requireSameStore() throws SQLException;
 
         void close();
+
+        /** After this, which closes what was prepared on it: before its connection, which others may go on using. */
+        default void close(Runnable first) {
+            first.run();
+            close();
+        }
     }
 
     /** What the strategy promises on every database, beside these events that exclusion survives. */
@@ -169,6 +215,16 @@ interface Dialect {
                 .fair(false)
                 .outlivesClient(true)
                 .build();
+    }
+
+    /** The claim's lease in whole milliseconds, rounded up and raised to the shortest. */
+    static long leaseMillis(Dialect dialect, Claim claim) {
+        Guarantees g = dialect.guarantees();
+        if (claim.lease().compareTo(g.longestLease()) > 0) {
+            throw new IllegalArgumentException("lease must be at most " + g.longestLease() + ": " + claim.lease());
+        }
+        long millis = claim.lease().plusNanos(999_999).toMillis();
+        return Math.max(millis, g.shortestLease().toMillis());
     }
 
     /** The statement that makes {@code table}, from the DDL that is shipped as {@code resource}. */

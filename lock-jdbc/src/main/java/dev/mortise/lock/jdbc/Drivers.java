@@ -1,8 +1,10 @@
 package dev.mortise.lock.jdbc;
 
+import java.sql.Connection;
 import java.sql.Driver;
 import java.sql.DriverPropertyInfo;
 import java.sql.SQLException;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -12,6 +14,10 @@ import java.util.Properties;
 import java.util.ServiceConfigurationError;
 import java.util.ServiceLoader;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 
 /** Finds JDBC drivers, and what they know of. */
@@ -82,5 +88,62 @@ final class Drivers {
             options.put(name, parts[1]);
         }
         return options;
+    }
+
+    /**
+     * Connects under one limit. Drivers count in seconds, or for each of several steps and addresses; only from another
+     * thread is there one limit for all of them.
+     *
+     * @throws SQLException as the driver throws it; or a {@link Refusal} if it has not come in time
+     */
+    static Connection connect(Driver driver, String url, Properties properties, long nanos) throws SQLException {
+        CompletableFuture<Connection> made = new CompletableFuture<>();
+        Thread thread = new Thread(
+                () -> {
+                    try {
+                        Connection connection = driver.connect(url, properties);
+                        if (connection == null) {
+                            made.completeExceptionally(new SQLException("the driver did not take the URL"));
+                        } else if (!made.complete(connection)) {
+                            connection.close();
+                        }
+                    } catch (Throwable e) {
+                        made.completeExceptionally(e);
+                    }
+                },
+                "mortise-jdbc-connect");
+        thread.setDaemon(true);
+        thread.start();
+        long end = System.nanoTime() + nanos;
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return made.get(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS);
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                } catch (TimeoutException e) {
+                    SQLException late = new Refusal(
+                            "the server did not answer within "
+                                    + Duration.ofNanos(nanos).toMillis() + " ms",
+                            "check that the server runs, and that no firewall is between",
+                            null);
+                    if (made.completeExceptionally(late)) {
+                        throw late;
+                    }
+                    // It has come at this very moment.
+                    end = Long.MAX_VALUE / 2 + System.nanoTime();
+                } catch (ExecutionException e) {
+                    Throwable cause = e.getCause() == null ? e : e.getCause();
+                    throw cause instanceof SQLException sql
+                            ? sql
+                            : new SQLException("no connection (" + cause + ")", "08001", cause);
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 }

@@ -33,7 +33,7 @@ import java.util.Objects;
  * it, does the same harm.
  *
  * <p>Keeps no state, and may be used by any thread; a connection is used by the calling thread only, within the call.
- * Works with SQLite and PostgreSQL.
+ * Works with SQLite, PostgreSQL, MariaDB and H2.
  */
 public final class JdbcFence {
 
@@ -58,13 +58,19 @@ public final class JdbcFence {
      * and SERIALIZABLE it fails with a serialization failure ({@code 40001}) when it had to wait for another transaction:
      * roll back, and run the transaction again, check included.
      *
+     * <p>On MariaDB and H2 the table is to be made before as well, by that statement of the shipped {@code mariadb.sql} or
+     * {@code h2.sql}: to make a table would commit the caller's transaction. The check locks the resource's row for the rest
+     * of the transaction; how long it waits for that is the caller's {@code innodb_lock_wait_timeout} or {@code
+     * LOCK_TIMEOUT}. Begin with the check: under REPEATABLE READ, MariaDB's default, what is read later is as of the first
+     * plain read, and so after the check.
+     *
      * @param transaction the caller's connection, with auto-commit off; neither committed nor closed here
      * @param resource what is protected, as a rule the lock's name; the same rules
      * @param token the lease's token
      * @throws StaleTokenException if the resource has seen a newer token; nothing was changed
      * @throws IllegalStateException if auto-commit is on: then the check would protect nothing that follows
      * @throws IllegalArgumentException if the resource's name or the token is none
-     * @throws SQLFeatureNotSupportedException if the database is neither SQLite nor PostgreSQL
+     * @throws SQLFeatureNotSupportedException if the database is none of these
      * @throws SQLException as the database throws it
      */
     public void check(Connection transaction, String resource, long token) throws SQLException {
@@ -89,9 +95,17 @@ public final class JdbcFence {
                 passed = raise(transaction, PostgresDialect.RAISE, name, token);
                 newest = PostgresDialect.NEWEST;
             }
+            case "MariaDB" -> {
+                passed = raise(transaction, MariaDbDialect.RAISE, name, token);
+                newest = MariaDbDialect.NEWEST;
+            }
+            case "H2" -> {
+                passed = raiseTwice(transaction, name, token);
+                newest = H2Dialect.NEWEST;
+            }
             default ->
                 throw new SQLFeatureNotSupportedException(
-                        "JdbcFence works with SQLite and PostgreSQL, not with " + database);
+                        "JdbcFence works with SQLite, PostgreSQL, MariaDB and H2, not with " + database);
         }
         if (!passed) {
             throw new StaleTokenException(resource, name, token, newest(transaction, newest, name));
@@ -113,6 +127,18 @@ public final class JdbcFence {
         }
     }
 
+    /** H2 fails when another transaction has made the same row since it looked; the transaction goes on. */
+    private static boolean raiseTwice(Connection transaction, String name, long token) throws SQLException {
+        try {
+            return raise(transaction, H2Dialect.RAISE, name, token);
+        } catch (SQLException e) {
+            if (e.getErrorCode() != H2Dialect.DUPLICATE) {
+                throw e;
+            }
+            return raise(transaction, H2Dialect.RAISE, name, token);
+        }
+    }
+
     private static boolean raise(Connection transaction, String sql, String name, long token) throws SQLException {
         try (PreparedStatement statement = transaction.prepareStatement(sql)) {
             statement.setString(1, name);
@@ -120,7 +146,8 @@ public final class JdbcFence {
             try (ResultSet rows = statement.executeQuery()) {
                 boolean passed = false;
                 while (rows.next()) {
-                    passed = true;
+                    // What the row has now; not ours where it was larger, on databases that answer then.
+                    passed = rows.getLong(1) == token;
                 }
                 return passed;
             }

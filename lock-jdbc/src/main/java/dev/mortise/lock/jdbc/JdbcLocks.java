@@ -1,5 +1,6 @@
 package dev.mortise.lock.jdbc;
 
+import dev.mortise.lock.LockStoreException;
 import dev.mortise.lock.spi.BackendContext;
 import dev.mortise.lock.spi.LockBackend;
 import java.sql.Connection;
@@ -7,6 +8,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Objects;
 import javax.sql.DataSource;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Locks over the application's own {@link DataSource}.
@@ -22,17 +24,17 @@ public final class JdbcLocks {
     private JdbcLocks() {}
 
     /**
-     * Locks in the table {@code mortise_lock} of the schema {@code public}, for the default lease of 30 seconds or longer
-     * ones.
+     * Locks in the table {@code mortise_lock}, for the default lease of 30 seconds or longer ones: of the schema {@code
+     * public} on PostgreSQL and H2, of the connections' own database on MariaDB.
      *
      * @see #table(DataSource, String, BackendContext)
      */
     public static LockBackend table(DataSource dataSource) {
-        return table(dataSource, "public", BackendContext.of(System::nanoTime, CALL_TIMEOUT));
+        return open(dataSource, null, BackendContext.of(System::nanoTime, CALL_TIMEOUT));
     }
 
     /**
-     * Locks in the table {@code mortise_lock} of this schema of a PostgreSQL database. Connects at once.
+     * Locks in the table {@code mortise_lock} of this schema of a PostgreSQL, MariaDB or H2 database. Connects at once.
      *
      * <p>Each call borrows a connection for one statement, in auto-commit, and gives it back as it was: auto-commit,
      * isolation, read-only and network timeout. Neither waiting nor holding a lock keeps a connection. At most eight are
@@ -42,29 +44,60 @@ public final class JdbcLocks {
      * <p>How long the data source itself lets a call wait for a connection is up to it, and beyond the call timeout: set
      * its limit (in HikariCP {@code connectionTimeout}) below that, and let it be large enough, because work under a lock
      * that waits for a connection of the same pool cannot renew. Where the connections' isolation is another than READ
-     * COMMITTED, each call costs three statements more, which change it and change it back.
+     * COMMITTED, as MariaDB's is by default, each call costs up to three statements more, which change it and change it
+     * back; on MariaDB and H2 one more, which asks whether a transaction is open.
      *
-     * @param dataSource connections to PostgreSQL; stays the caller's, and is not closed
-     * @param schema the schema of the table, the same for all who shall exclude each other
+     * @param dataSource connections to the database; stays the caller's, and is not closed
+     * @param schema the schema of the table (on MariaDB the database), the same for all who shall exclude each other
      * @param context the ticker of the client, and its call timeout: at most a quarter of its shortest lease
      * @throws dev.mortise.lock.LockStoreException if the database cannot be used; says what to do
      */
     public static LockBackend table(DataSource dataSource, String schema, BackendContext context) {
+        return open(dataSource, Objects.requireNonNull(schema, "schema"), context);
+    }
+
+    private static LockBackend open(DataSource dataSource, @Nullable String schema, BackendContext context) {
         Objects.requireNonNull(dataSource, "dataSource");
+        String product;
+        try (Connection connection = dataSource.getConnection()) {
+            product = connection.getMetaData().getDatabaseProductName();
+        } catch (SQLException e) {
+            throw new LockStoreException(
+                    "a database by the application's DataSource",
+                    "open: " + e.getMessage(),
+                    "check that the database runs, and that the DataSource gives connections",
+                    false,
+                    e);
+        }
+        Borrowed source = new Borrowed(dataSource, product);
         return TableBackend.open(
-                new PostgresDialect(new Borrowed(dataSource), Objects.requireNonNull(schema, "schema")), context);
+                switch (product) {
+                    case "PostgreSQL" -> new PostgresDialect(source, Objects.requireNonNullElse(schema, "public"));
+                    case "MariaDB" -> new MariaDbDialect(source, schema);
+                    case "H2" -> new H2Dialect(source, schema);
+                    default ->
+                        throw new LockStoreException(
+                                source.store(),
+                                "open: locks are not kept in " + product,
+                                "give a DataSource of PostgreSQL, MariaDB (by its own driver) or H2",
+                                false,
+                                null);
+                },
+                context);
     }
 
     private static final class Borrowed implements PostgresDialect.Source {
         private final DataSource dataSource;
+        private final String product;
 
-        Borrowed(DataSource dataSource) {
+        Borrowed(DataSource dataSource, String product) {
             this.dataSource = dataSource;
+            this.product = product;
         }
 
         @Override
         public String store() {
-            return "PostgreSQL by the application's DataSource";
+            return product + " by the application's DataSource";
         }
 
         @Override

@@ -15,8 +15,8 @@ public final class JdbcProvider implements BackendProvider {
 
     private static final Option<String> STRATEGY = Option.choice(
             "strategy",
-            Dialect.STRATEGY,
-            List.of(Dialect.STRATEGY),
+            Dialect.TABLE,
+            List.of(Dialect.TABLE),
             "How a lock is kept: table, a row with its end by the database's clock.");
 
     /** For {@link java.util.ServiceLoader}. */
@@ -43,7 +43,7 @@ public final class JdbcProvider implements BackendProvider {
                     + ": leave them out; who may lock is who may write the file");
         }
         String strategy = uri.get(STRATEGY);
-        if (!strategy.equals(Dialect.STRATEGY)) {
+        if (!strategy.equals(Dialect.TABLE)) {
             throw new IllegalArgumentException("strategy " + strategy + " is not offered by " + SQLITE);
         }
         return TableBackend.open(new SqliteDialect(uri), context);

@@ -15,7 +15,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /** PostgreSQL, whose server's clock is the database's clock. */
-final class PostgresDialect implements Dialect {
+class PostgresDialect implements Dialect {
     static final String DDL = "postgresql.sql";
 
     /** With settings under which what was committed is on the disk. */
@@ -31,8 +31,6 @@ final class PostgresDialect implements Dialect {
 
     private static final int OLDEST = 14;
 
-    private static final String OURS = "l.format = " + FORMAT + " AND l.strategy = '" + STRATEGY + "'";
-
     /**
      * Not now(), which is the time of the transaction's start, before it waited for a row. Rounded down.
      */
@@ -44,7 +42,7 @@ final class PostgresDialect implements Dialect {
      * In the statement, so that it costs no round trip and ends with it, whatever the role, the database or a pool have
      * set. It is evaluated before the row is waited for.
      */
-    private static final String WAITS = "set_config('lock_timeout', ?, true)";
+    static final String WAITS = "set_config('lock_timeout', ?, true)";
 
     private static String until(String lease) {
         return NOW + " + " + lease + " + 1";
@@ -61,12 +59,17 @@ final class PostgresDialect implements Dialect {
         Connection connect(long nanos) throws SQLException;
     }
 
-    private final Source source;
-    private final String schema;
+    final Source source;
+    final String schema;
+    private final String strategy;
+    private final Guarantees whereDurable;
+    private final Guarantees elsewhere;
 
     /** The schema as it stands in a statement. */
     private final String quoted;
 
+    private final String table;
+    private final String ours;
     private final String acquire;
     private final String look;
     private final String renew;
@@ -80,27 +83,35 @@ final class PostgresDialect implements Dialect {
     private volatile boolean isolate;
 
     PostgresDialect(Source source, String schema) {
+        this(source, schema, TABLE, GUARANTEES, NOT_DURABLE, WAITS + " AS waits");
+    }
+
+    /**
+     * The same for another strategy.
+     *
+     * @param released what a release does beside waiting for the row, as columns
+     */
+    PostgresDialect(
+            Source source,
+            String schema,
+            String strategy,
+            Guarantees whereDurable,
+            Guarantees elsewhere,
+            String released) {
         this.source = source;
         this.schema = schema;
+        this.strategy = strategy;
+        this.whereDurable = whereDurable;
+        this.elsewhere = elsewhere;
         if (schema.isEmpty() || schema.indexOf('\0') >= 0 || schema.getBytes(StandardCharsets.UTF_8).length > 63) {
             throw new IllegalArgumentException("schema must be a name of 1 to 63 bytes");
         }
         quoted = '"' + schema.replace("\"", "\"\"") + '"';
-        String table = quoted + ".mortise_lock";
+        table = quoted + ".mortise_lock";
+        ours = "l.format = " + FORMAT + " AND l.strategy = '" + strategy + "'";
         // Who would lose does not get as far as the row: locking it would be a write, with a commit on the disk.
-        acquire = "INSERT INTO " + table + " AS l (name, format, strategy, token, owner, lease_ms, until_ms)"
-                + " SELECT q.name, " + FORMAT + ", '" + STRATEGY + "', " + MICROS + ", q.owner, q.lease, "
-                + until("q.lease")
-                + " FROM (SELECT ?::text AS name, ?::text AS owner, ?::bigint AS lease, " + WAITS + " AS waits) q"
-                + " WHERE NOT EXISTS (SELECT 1 FROM " + table + " l WHERE l.name = q.name AND l.owner <> q.owner"
-                + " AND l.until_ms > " + NOW + ")"
-                + " ON CONFLICT (name) DO UPDATE SET"
-                + " token = CASE WHEN l.owner = excluded.owner AND l.until_ms > " + NOW + " THEN l.token"
-                + " ELSE greatest(l.token + 1, " + MICROS + ") END,"
-                + " owner = excluded.owner, lease_ms = excluded.lease_ms, until_ms = " + until("excluded.lease_ms")
-                + " WHERE " + OURS
-                + " AND (l.owner IS NULL OR l.until_ms <= " + NOW + " OR l.owner = excluded.owner)"
-                + " RETURNING l.token";
+        acquire = acquire("NOT EXISTS (SELECT 1 FROM " + table + " l WHERE l.name = q.name AND l.owner <> q.owner"
+                + " AND l.until_ms > " + NOW + ")");
         look = "SELECT l.format, l.strategy, l.owner, l.token, l.lease_ms, l.until_ms - (" + NOW + ") FROM " + table
                 + " l WHERE l.name = ?";
         // Judged by the row as it was locked, not as the statement's snapshot has it. A row that the snapshot has with
@@ -108,24 +119,24 @@ final class PostgresDialect implements Dialect {
         renew = "WITH asked AS MATERIALIZED (SELECT a.name, a.owner, a.token"
                 + " FROM unnest(?::text[], ?::text[], ?::bigint[]) AS a(name, owner, token)),"
                 + " mine AS MATERIALIZED (SELECT l.name, l.owner, l.token, l.until_ms FROM asked a JOIN " + table + " l"
-                + " ON l.name = a.name AND l.owner = a.owner AND l.token = a.token AND " + OURS
+                + " ON l.name = a.name AND l.owner = a.owner AND l.token = a.token AND " + ours
                 + " FOR NO KEY UPDATE OF l SKIP LOCKED),"
                 + " renewed AS (UPDATE " + table + " l SET until_ms = " + until("l.lease_ms") + " FROM mine m"
                 + " WHERE l.name = m.name AND m.until_ms > " + NOW + " RETURNING l.name, l.owner, l.token, l.lease_ms)"
                 + " SELECT a.name, a.owner, a.token, r.lease_ms FROM asked a"
                 + " LEFT JOIN renewed r USING (name, owner, token) LEFT JOIN mine m USING (name, owner, token)"
                 + " LEFT JOIN " + table + " l ON l.name = a.name AND l.owner = a.owner AND l.token = a.token AND "
-                + OURS
+                + ours
                 + " WHERE l.name IS NULL OR m.name IS NOT NULL";
         release = "UPDATE " + table + " l SET owner = NULL"
-                + " FROM (SELECT ?::text AS name, ?::text AS owner, " + WAITS + " AS waits) q"
-                + " WHERE l.name = q.name AND l.owner = q.owner AND " + OURS
+                + " FROM (SELECT ?::text AS name, ?::text AS owner, " + released + ") q"
+                + " WHERE l.name = q.name AND l.owner = q.owner AND " + ours
                 + " RETURNING CASE WHEN l.until_ms > " + NOW + " THEN 1 ELSE 0 END";
         // Locked first and judged then: an UPDATE alone judges before it waits, and again only if the row was changed.
         adopt = "WITH q AS MATERIALIZED (SELECT ?::text AS name, ?::text AS held, ?::bigint AS token, ?::text AS heir,"
                 + " ?::bigint AS lease, " + WAITS + " AS waits),"
                 + " mine AS MATERIALIZED (SELECT l.name, l.owner, l.token, l.until_ms FROM q JOIN " + table + " l"
-                + " ON l.name = q.name WHERE " + OURS
+                + " ON l.name = q.name WHERE " + ours
                 + " AND ((l.owner = q.held AND l.token = q.token) OR l.owner = q.heir) FOR NO KEY UPDATE OF l)"
                 + " UPDATE " + table + " l SET"
                 + " token = CASE WHEN m.owner = q.heir THEN m.token ELSE greatest(m.token + 1, " + MICROS + ") END,"
@@ -134,9 +145,30 @@ final class PostgresDialect implements Dialect {
                 + " RETURNING l.token";
         clamp = "UPDATE " + table + " l SET until_ms = " + until("l.lease_ms")
                 + " FROM (SELECT ?::text AS name, ?::text AS owner, " + WAITS + " AS waits) q"
-                + " WHERE l.name = q.name AND l.owner = q.owner AND " + OURS
+                + " WHERE l.name = q.name AND l.owner = q.owner AND " + ours
                 + " AND l.until_ms > " + until("l.lease_ms")
                 + " RETURNING 1";
+    }
+
+    /** {@link Dialect#acquire()} that gets as far as the row only where this holds. */
+    final String acquire(String condition) {
+        return "INSERT INTO " + table + " AS l (name, format, strategy, token, owner, lease_ms, until_ms)"
+                + " SELECT q.name, " + FORMAT + ", '" + strategy + "', " + MICROS + ", q.owner, q.lease, "
+                + until("q.lease")
+                + " FROM (SELECT ?::text AS name, ?::text AS owner, ?::bigint AS lease, " + WAITS + " AS waits) q"
+                + " WHERE " + condition
+                + " ON CONFLICT (name) DO UPDATE SET"
+                + " token = CASE WHEN l.owner = excluded.owner AND l.until_ms > " + NOW + " THEN l.token"
+                + " ELSE greatest(l.token + 1, " + MICROS + ") END,"
+                + " owner = excluded.owner, lease_ms = excluded.lease_ms, until_ms = " + until("excluded.lease_ms")
+                + " WHERE " + ours
+                + " AND (l.owner IS NULL OR l.until_ms <= " + NOW + " OR l.owner = excluded.owner)"
+                + " RETURNING l.token";
+    }
+
+    @Override
+    public String strategy() {
+        return strategy;
     }
 
     @Override
@@ -146,7 +178,7 @@ final class PostgresDialect implements Dialect {
 
     @Override
     public Guarantees guarantees() {
-        return durable ? GUARANTEES : NOT_DURABLE;
+        return durable ? whereDurable : elsewhere;
     }
 
     @Override
@@ -205,12 +237,19 @@ final class PostgresDialect implements Dialect {
                 + " current_setting('server_version_num')::int / 10000, current_setting('fsync'),"
                 + " current_setting('full_page_writes'), current_setting('synchronous_commit'),"
                 + " t.oid IS NOT NULL, has_table_privilege(t.oid, 'SELECT') AND has_table_privilege(t.oid, 'INSERT')"
-                + " AND has_table_privilege(t.oid, 'UPDATE'), n.oid IS NOT NULL"
+                + " AND has_table_privilege(t.oid, 'UPDATE'), n.oid IS NOT NULL, version()"
                 + " FROM (SELECT ?::text AS name) q LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = q.name"
                 + " LEFT JOIN pg_catalog.pg_class t ON t.relnamespace = n.oid AND t.relname = 'mortise_lock'")) {
             statement.setString(1, schema);
             try (ResultSet row = statement.executeQuery()) {
                 row.next();
+                if (!row.getString(11).startsWith("PostgreSQL ")) {
+                    throw new Refusal(
+                            "the server speaks as PostgreSQL does, and is another: "
+                                    + row.getString(11).split("[ ,]", 2)[0],
+                            "give one of PostgreSQL, whose locks are locks",
+                            null);
+                }
                 if (row.getBoolean(1)) {
                     throw new Refusal(
                             "this server is a replica, which can neither lock nor tell who has",
@@ -493,10 +532,7 @@ final class PostgresDialect implements Dialect {
             default ->
                 state.startsWith("08") || state.startsWith("57P")
                         ? "check that the server runs and answers at this address"
-                        : String.valueOf(e.getMessage()).contains("startup parameter")
-                                ? "a proxy is between that does not pass settings on: let PgBouncer have"
-                                        + " ignore_startup_parameters = options, or connect past it"
-                                : "look at what the server says, and into its log";
+                        : "look at what the server says, and into its log";
         };
     }
 

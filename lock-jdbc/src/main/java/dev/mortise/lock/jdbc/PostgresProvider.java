@@ -9,19 +9,24 @@ import dev.mortise.lock.spi.StoreUri;
 import java.util.List;
 import java.util.Map;
 
-/**
- * Opens locks in a PostgreSQL database: {@code jdbc:postgresql://host/database} with {@code strategy=table}. Found by its
- * scheme; not for users.
- */
+/** Opens locks in a PostgreSQL database: {@code jdbc:postgresql://host/database}. Found by its scheme; not for users. */
 public final class PostgresProvider implements BackendProvider {
     private static final String SCHEME = "jdbc:postgresql";
 
-    /** Without a default: what it will be one day, advisory, excludes nobody who locks by a table. */
     private static final Option<String> STRATEGY = Option.choice(
             "strategy",
-            "",
-            List.of(Dialect.STRATEGY),
-            "How a lock is kept; to be given: table, a row with its end by the database's clock.");
+            Dialect.ADVISORY,
+            List.of(Dialect.ADVISORY, Dialect.TABLE),
+            "How a lock is kept: advisory, a row and in front of it the server's own lock of a session, with its queue; or"
+                    + " table, a row alone, which needs no session for each lock.");
+
+    private static final Option<Integer> SESSIONS = Option.number(
+            "sessions",
+            50,
+            1,
+            10_000,
+            "How many sessions this client may have at the server with strategy=advisory: one for each lock held or"
+                    + " waited for; two more may be open for a moment.");
 
     private static final Option<String> SCHEMA =
             Option.text("schema", "public", "The schema of the table; the same for all who shall exclude each other.");
@@ -35,12 +40,12 @@ public final class PostgresProvider implements BackendProvider {
 
     @Override
     public Map<String, Guarantees> schemes() {
-        return Map.of(SCHEME, PostgresDialect.GUARANTEES);
+        return Map.of(SCHEME, PostgresAdvisory.GUARANTEES);
     }
 
     @Override
     public List<Option<?>> options() {
-        return List.of(STRATEGY, SCHEMA, USER, PASSWORD);
+        return List.of(STRATEGY, SCHEMA, SESSIONS, USER, PASSWORD);
     }
 
     @Override
@@ -48,16 +53,14 @@ public final class PostgresProvider implements BackendProvider {
         if (!uri.scheme().equals(SCHEME)) {
             throw new IllegalArgumentException("scheme " + uri.scheme() + " is not served; " + SCHEME + " is");
         }
-        if (!uri.options().containsKey(STRATEGY.name())) {
-            throw new IllegalArgumentException("option strategy must be given for " + SCHEME
-                    + ": strategy=table, the only one now. The default to come, advisory, will not exclude those who"
-                    + " lock by the table");
+        PostgresUrl url = new PostgresUrl(uri, context.callTimeout());
+        if (uri.get(STRATEGY).equals(Dialect.ADVISORY)) {
+            return AdvisoryBackend.open(
+                    new PostgresAdvisory(url, uri.get(SCHEMA), context.callTimeout()), context, uri.get(SESSIONS));
         }
-        String strategy = uri.get(STRATEGY);
-        if (!strategy.equals(Dialect.STRATEGY)) {
-            throw new IllegalArgumentException("strategy " + strategy + " is not offered by " + SCHEME);
+        if (uri.options().containsKey(SESSIONS.name())) {
+            throw new IllegalArgumentException("option sessions means nothing to strategy=table: leave it out");
         }
-        return TableBackend.open(
-                new PostgresDialect(new PostgresUrl(uri, context.callTimeout()), uri.get(SCHEMA)), context);
+        return TableBackend.open(new PostgresDialect(url, uri.get(SCHEMA)), context);
     }
 }

@@ -3,16 +3,14 @@ package dev.mortise.lock.jdbc;
 import dev.mortise.lock.spi.StoreUri;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
 import java.sql.Connection;
 import java.sql.Driver;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Properties;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import javax.net.ssl.SSLException;
 import org.jspecify.annotations.Nullable;
 
 /** Connections of our own to the server of a JDBC URL, with settings of our own. */
@@ -61,63 +59,16 @@ final class PostgresUrl implements PostgresDialect.Source {
             throw new IllegalArgumentException(
                     "the JDBC URL cannot be read; it is written jdbc:postgresql://host:port/database?option=value");
         }
-        // The driver counts in seconds, for each of several steps and addresses; only from another thread is there one
-        // limit for all of them.
-        CompletableFuture<Connection> made = new CompletableFuture<>();
-        Thread thread = new Thread(
-                () -> {
-                    try {
-                        Connection connection = driver.connect(url, properties);
-                        if (connection == null) {
-                            made.completeExceptionally(new SQLException("the driver did not take the URL"));
-                        } else if (!made.complete(connection)) {
-                            connection.close();
-                        }
-                    } catch (Throwable e) {
-                        made.completeExceptionally(e);
-                    }
-                },
-                "mortise-jdbc-connect");
-        thread.setDaemon(true);
-        thread.start();
-        return wait(made, nanos);
-    }
-
-    private Connection wait(CompletableFuture<Connection> made, long nanos) throws SQLException {
-        long end = System.nanoTime() + nanos;
-        boolean interrupted = false;
         try {
-            while (true) {
-                try {
-                    return made.get(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS);
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                } catch (TimeoutException e) {
-                    SQLException late = new Refusal(
-                            "the server did not answer within "
-                                    + Duration.ofNanos(nanos).toMillis() + " ms",
-                            "check that the server runs, and that no firewall is between",
-                            null);
-                    if (made.completeExceptionally(late)) {
-                        throw late;
-                    }
-                    // It has come at this very moment.
-                    end = Long.MAX_VALUE / 2 + System.nanoTime();
-                } catch (ExecutionException e) {
-                    throw failed(e.getCause() == null ? e : e.getCause());
-                }
-            }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+            return Drivers.connect(driver, url, properties, nanos);
+        } catch (Refusal e) {
+            throw e;
+        } catch (SQLException e) {
+            throw failed(e);
         }
     }
 
-    private static SQLException failed(Throwable cause) {
-        if (!(cause instanceof SQLException e)) {
-            return new SQLException("no connection (" + cause + ")", "08001", cause);
-        }
+    private static SQLException failed(SQLException e) {
         // The server names the user, the driver's own words may as well: neither they nor the cause are passed on.
         return switch (PostgresDialect.state(e)) {
             case "28P01" ->
@@ -128,15 +79,67 @@ final class PostgresUrl implements PostgresDialect.Source {
             case "28000" ->
                 new Refusal(
                         "the server does not let this user in from here",
-                        "check the option user, the server's pg_hba.conf, and whether it demands sslmode=require",
+                        "check the option user and the server's pg_hba.conf: whether it demands TLS (sslmode=verify-full in"
+                                + " the URL), or a certificate of the client (sslcert and sslkey)",
                         null);
-            case "08004" ->
+            case "42501" ->
                 new Refusal(
-                        "the server demands a password, or a way to prove who one is that the driver does not know",
-                        "give the options user and password, or MORTISE_USER and MORTISE_PASSWORD",
-                        null);
-            default -> e;
+                        "this user may not connect to the database", "GRANT CONNECT ON DATABASE … TO the role", null);
+            default -> secured(e);
         };
+    }
+
+    /** The driver says in few cases by a state of its own that it was TLS; its words are in the language of the place. */
+    private static SQLException secured(SQLException e) {
+        boolean handshake = false;
+        for (Throwable each = e.getCause(); each != null; each = each.getCause()) {
+            handshake |= each instanceof SSLException;
+            if (handshake && each instanceof GeneralSecurityException) {
+                return new Refusal(
+                        "the server's certificate is not trusted (" + each.getMessage() + ")",
+                        "name the certificate of its authority in the URL: sslrootcert=/path/of/a/file.crt",
+                        null);
+            }
+            if (handshake && each.getCause() == null) {
+                return new Refusal(
+                        "TLS with the server failed (" + each.getMessage() + ")",
+                        "check that the server trusts the certificate of this client (sslcert and sslkey in the URL), and"
+                                + " that both sides speak the same versions of TLS",
+                        null);
+            }
+        }
+        String state = PostgresDialect.state(e);
+        if (String.valueOf(e.getMessage()).contains("startup parameter")) {
+            return new Refusal(
+                    "a proxy is between that does not take our start-up parameters",
+                    "let PgBouncer have ignore_startup_parameters = extra_float_digits,options (and pool_mode = session for"
+                            + " strategy=advisory), or connect past it",
+                    e);
+        }
+        if (state.equals("08004") && String.valueOf(e.getMessage()).contains("SSL")) {
+            return new Refusal(
+                    "the server does not speak TLS", "let it (ssl = on), or leave sslmode out of the URL", null);
+        }
+        if (state.equals("08004")) {
+            return new Refusal(
+                    "the server demands a password, or a way to prove who one is that the driver does not know",
+                    "give the options user and password, or MORTISE_USER and MORTISE_PASSWORD",
+                    null);
+        }
+        if (String.valueOf(e.getMessage()).contains("HostnameVerifier")) {
+            return new Refusal(
+                    "the server's certificate is one of another host",
+                    "name the host in the URL as its certificate does",
+                    null);
+        }
+        StackTraceElement[] thrown = e.getStackTrace();
+        if (thrown.length > 0 && thrown[0].getClassName().startsWith("org.postgresql.ssl.")) {
+            return new Refusal(
+                    "TLS cannot begin: " + String.valueOf(e.getMessage()).replaceAll("\\s+", " "),
+                    "check sslrootcert, sslcert and sslkey in the URL: the files, who may read them, and pemKeyAlgorithm",
+                    e);
+        }
+        return e;
     }
 
     private Properties properties(Driver driver) throws SQLException {

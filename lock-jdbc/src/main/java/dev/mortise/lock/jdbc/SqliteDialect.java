@@ -36,7 +36,7 @@ final class SqliteDialect implements Dialect {
     /** The wall clock in milliseconds. SQLite reads it once a statement, when first asked: after it has its locks. */
     private static final String NOW = "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)";
 
-    private static final String OURS = "format = " + FORMAT + " AND strategy = '" + STRATEGY + "'";
+    private static final String OURS = "format = " + FORMAT + " AND strategy = '" + TABLE + "'";
 
     /** Rounded up by the millisecond that NOW may have been rounded down by. */
     private static String until(String lease) {
@@ -49,7 +49,7 @@ final class SqliteDialect implements Dialect {
 
     private static final String ACQUIRE = "INSERT INTO mortise_lock"
             + " (name, format, strategy, token, owner, lease_ms, until_ms)"
-            + " VALUES (?1, " + FORMAT + ", '" + STRATEGY + "', " + NOW + " * 1000, ?2, ?3, " + until("?3") + ")"
+            + " VALUES (?1, " + FORMAT + ", '" + TABLE + "', " + NOW + " * 1000, ?2, ?3, " + until("?3") + ")"
             + " ON CONFLICT (name) DO UPDATE SET"
             + " token = CASE WHEN owner = excluded.owner AND until_ms > " + NOW + " THEN token"
             + " ELSE " + nextToken("excluded.token") + " END,"

@@ -9,16 +9,13 @@ import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.Holder;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.Renewal;
-import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.Deque;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -30,6 +27,7 @@ import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -151,7 +149,7 @@ final class TableBackend implements LockBackend {
      */
     @Override
     public Attempt acquire(Claim claim, Duration patience) throws InterruptedException {
-        long lease = leaseMillis(claim);
+        long lease = Dialect.leaseMillis(dialect, claim);
         String name = Names.encode(claim.name());
         String tried = "acquire " + name;
         Wait wait = new Wait(acquires, end(patience, context.callTimeout()), true);
@@ -166,8 +164,15 @@ final class TableBackend implements LockBackend {
             }
         }
         Optional<Grant> grant = send(tried, Effect.WRITE, wait, (db, since) -> {
-            List<Long> tokens = db.change(dialect.acquire(), r -> r.getLong(1), name, claim.owner(), lease);
-            return tokens.stream().findFirst().map(token -> claim.granted(Duration.ofMillis(lease), token, since));
+            List<Long> tokens = db.change(
+                    dialect.acquire(),
+                    // Tokens are positive: 0 stands for NULL.
+                    r -> r.getLong(1),
+                    dialect.acquireParameters(name, claim.owner(), lease));
+            return tokens.stream()
+                    .filter(token -> token > 0)
+                    .findFirst()
+                    .map(token -> claim.granted(Duration.ofMillis(lease), token, since));
         });
         if (grant.isPresent()) {
             heldLately.remove(name);
@@ -205,15 +210,7 @@ final class TableBackend implements LockBackend {
             return null;
         }
         Row row = rows.get(0);
-        if (row.format != Dialect.FORMAT || !Dialect.STRATEGY.equals(row.strategy)) {
-            throw new LockStoreException(
-                    dialect.store(),
-                    tried + ": its row has format " + row.format + " and strategy " + row.strategy
-                            + ", and this client knows format " + Dialect.FORMAT + " and strategy " + Dialect.STRATEGY,
-                    "let all users of this store have the same version of Mortise and the same strategy",
-                    false,
-                    null);
-        }
+        row.requireOurs(dialect, tried);
         return row;
     }
 
@@ -242,24 +239,37 @@ final class TableBackend implements LockBackend {
 
     private void renew(List<String> keys, Map<String, Grant> asked, long end, List<Grant> live, List<Grant> ended) {
         Set<String> silent = new LinkedHashSet<>(keys);
-        renewOnce(silent, asked, end, live, ended);
+        ask(dialect::renew, silent, asked, end, live, ended);
         if (dialect.silenceMeansEnded()) {
             // The statement was one, and has committed: what it did not find live had ended by then.
             silent.forEach(key -> ended.add(grant(asked, key)));
         } else if (!silent.isEmpty()) {
             // Somebody had these rows locked, mostly for a commit. Once more; what is silent then is unknown.
             try {
-                renewOnce(silent, asked, end, live, ended);
+                ask(dialect::ended, silent, asked, end, live, ended);
+                ask(dialect::renew, silent, asked, end, live, ended);
             } catch (LockStoreException e) {
                 System.getLogger(TableBackend.class.getName()).log(System.Logger.Level.DEBUG, "renew once more", e);
             }
         }
     }
 
-    /** One statement. Takes from the keys those that it got an answer for. */
-    private void renewOnce(Set<String> keys, Map<String, Grant> asked, long end, List<Grant> live, List<Grant> ended) {
+    /** One statement at most. Takes from the keys those that it got an answer for. */
+    private void ask(
+            Function<List<Grant>, Dialect.@Nullable Query> question,
+            Set<String> keys,
+            Map<String, Grant> asked,
+            long end,
+            List<Grant> live,
+            List<Grant> ended) {
+        if (keys.isEmpty()) {
+            return;
+        }
         List<Grant> grants = keys.stream().map(key -> grant(asked, key)).collect(Collectors.toList());
-        Dialect.Query query = dialect.renew(grants);
+        Dialect.Query query = question.apply(grants);
+        if (query == null) {
+            return;
+        }
         String tried = "renew " + keys.size() + (keys.size() == 1 ? " lease" : " leases");
         List<Renewed> answers = uninterrupted(
                 renewals,
@@ -320,7 +330,7 @@ final class TableBackend implements LockBackend {
         if (!held.name().equals(heir.name())) {
             throw new IllegalArgumentException("heir must be of the same name: " + heir + ", not " + held.claim());
         }
-        long lease = leaseMillis(heir);
+        long lease = Dialect.leaseMillis(dialect, heir);
         String name = Names.encode(heir.name());
         String tried = "adopt " + name;
         long end = end(context.callTimeout());
@@ -393,16 +403,6 @@ final class TableBackend implements LockBackend {
         for (Connected db = idle.poll(); db != null; db = idle.poll()) {
             db.close();
         }
-    }
-
-    /** The lease in whole milliseconds, rounded up and raised to the shortest. */
-    private long leaseMillis(Claim claim) {
-        Guarantees g = dialect.guarantees();
-        if (claim.lease().compareTo(g.longestLease()) > 0) {
-            throw new IllegalArgumentException("lease must be at most " + g.longestLease() + ": " + claim.lease());
-        }
-        long millis = claim.lease().plusNanos(999_999).toMillis();
-        return Math.max(millis, g.shortestLease().toMillis());
     }
 
     // ---- Sending -------------------------------------------------------------------------------------------------
@@ -478,7 +478,8 @@ final class TableBackend implements LockBackend {
             T answer;
             try {
                 // Before the send, and anew for every one: the lease counts from the request that started it.
-                answer = work.on(db, context.nanoTime());
+                Connected using = db;
+                answer = using.session.run(() -> work.on(using, context.nanoTime()));
             } catch (SQLException e) {
                 if (dialect.isBusy(e)) {
                     // A store that has been moved away can be busy for ever.
@@ -657,10 +658,6 @@ final class TableBackend implements LockBackend {
         T on(Connected db, long since) throws SQLException;
     }
 
-    private interface Reader<T> {
-        T read(ResultSet row) throws SQLException;
-    }
-
     /** Somebody else's write is in the way. Without a stack: it is made often, and caught at once. */
     private static final class Busy extends Exception {
         private static final long serialVersionUID = 1;
@@ -672,83 +669,6 @@ final class TableBackend implements LockBackend {
             super(null, cause, false, false);
             this.cause = cause;
             this.opening = opening;
-        }
-    }
-
-    private static final class Row {
-        private final int format;
-        private final @Nullable String strategy;
-        private final @Nullable String owner;
-        private final long token;
-        private final long lease;
-        private final long rest;
-
-        Row(ResultSet row) throws SQLException {
-            format = row.getInt(1);
-            strategy = row.getString(2);
-            owner = row.getString(3);
-            token = row.getLong(4);
-            lease = row.getLong(5);
-            rest = row.getLong(6);
-        }
-
-        boolean live() {
-            return owner != null && rest > 0;
-        }
-    }
-
-    /** A connection with the statements prepared on it. */
-    private static final class Connected {
-        private final Dialect.Session session;
-        private final Map<String, PreparedStatement> statements = new HashMap<>();
-        private long used;
-
-        /** How long a statement may wait for a lock, in milliseconds; 0 where it does not wait. */
-        private long waits;
-
-        Connected(Dialect.Session session) {
-            this.session = session;
-        }
-
-        void close() {
-            for (PreparedStatement statement : statements.values()) {
-                try {
-                    // Before its connection, which others may go on using.
-                    statement.close();
-                } catch (SQLException e) {
-                    System.getLogger(TableBackend.class.getName()).log(System.Logger.Level.DEBUG, "close", e);
-                }
-            }
-            session.close();
-        }
-
-        /** A statement that may wait for somebody else's lock. */
-        <T> List<T> change(String sql, Reader<T> reader, Object... parameters) throws SQLException {
-            if (waits == 0) {
-                return query(sql, reader, parameters);
-            }
-            Object[] more = Arrays.copyOf(parameters, parameters.length + 1);
-            more[parameters.length] = String.valueOf(waits);
-            return query(sql, reader, more);
-        }
-
-        /** Reads to the end: a statement that answers rows commits after the last one, and may still fail there. */
-        <T> List<T> query(String sql, Reader<T> reader, Object... parameters) throws SQLException {
-            PreparedStatement statement = statements.get(sql);
-            if (statement == null) {
-                statement = session.connection().prepareStatement(sql);
-                statements.put(sql, statement);
-            }
-            for (int i = 0; i < parameters.length; i++) {
-                statement.setObject(i + 1, parameters[i]);
-            }
-            try (ResultSet rows = statement.executeQuery()) {
-                List<T> read = new ArrayList<>();
-                while (rows.next()) {
-                    read.add(reader.read(rows));
-                }
-                return read;
-            }
         }
     }
 }

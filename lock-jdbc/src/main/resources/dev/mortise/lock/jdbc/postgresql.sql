@@ -10,7 +10,7 @@
 -- One row a name; a lock that was released keeps its row, because the row keeps the token. Pages are filled by half, so
 -- that a new version of a row finds room beside the old one.
 --   format    the version of this layout, 1; rows of another version are refused
---   strategy  table; rows of another strategy are refused
+--   strategy  table or advisory; rows of another strategy than the client's are refused
 --   token     the fencing token of the latest grant
 --   owner     the owner id of the latest grant; NULL once it was released
 --   lease_ms  the length of its lease

@@ -77,7 +77,7 @@ class ClockTest {
     /** A claim with the longest lease is not cut by a loser: only what lies more than one lease ahead is. */
     @Test
     void liveRowsAreNotCut() throws Exception {
-        granted(a, claim("n", Duration.ofDays(365)));
+        granted(a, claim("n", a.guarantees().longestLease()));
         long until = store.number("SELECT until_ms FROM mortise_lock");
         for (int i = 0; i < 50; i++) {
             assertThat(acquire(b, claim("n"))).isEmpty();
@@ -95,6 +95,7 @@ class ClockTest {
         store.change("UPDATE mortise_lock SET token = token + ?, until_ms = until_ms + ?", YEAR * 1000, YEAR);
         long ahead = store.number("SELECT token FROM mortise_lock");
         assertThat(second.token()).isGreaterThan(first.token());
+        assertThat(a.release(first.claim())).isFalse();
         assertThat(b.release(second.claim())).isTrue();
         assertThat(granted(a, claim("n")).token()).isEqualTo(ahead + 1);
     }

@@ -61,7 +61,7 @@ class PostgresProviderTest {
             assertThat(provider.schemes()).containsOnlyKeys("jdbc:postgresql");
             assertThat(provider.options())
                     .extracting(Option::name)
-                    .containsExactlyInAnyOrder("strategy", "schema", "user", "password");
+                    .containsExactlyInAnyOrder("strategy", "schema", "sessions", "user", "password");
         });
         assertThat(new JdbcProvider().schemes()).containsOnlyKeys("jdbc:sqlite");
     }
@@ -79,24 +79,35 @@ class PostgresProviderTest {
         assertThat(store.client().guarantees()).isSameAs(PostgresDialect.GUARANTEES);
     }
 
-    /** Without strategy=table it is refused, before any I/O: the default to come would not exclude today's clients. */
+    /** Without an option it is advisory; both strategies promise what they declare, and no other is known. */
     @Test
-    void strategyMustBeGiven() {
-        assertThatThrownBy(() -> open("jdbc:postgresql://no.such.host/db", Map.of()))
-                .isInstanceOf(IllegalArgumentException.class)
-                .hasMessageContaining("strategy=table");
-        assertThatThrownBy(() -> open("jdbc:postgresql://no.such.host/db", Map.of("strategy", "advisory")))
+    void strategies() {
+        assertThat(new PostgresProvider().schemes()).containsEntry("jdbc:postgresql", PostgresAdvisory.GUARANTEES);
+        LockBackend usual = store.opened(open(store.server.url(), Map.of("user", "test", "schema", store.schema)));
+        assertThat(usual.guarantees()).isSameAs(PostgresAdvisory.GUARANTEES);
+        assertThat(usual.guarantees().outlivesClient()).isFalse();
+        assertThat(usual.guarantees().exclusionSurvives()).isEqualTo(PostgresDialect.GUARANTEES.exclusionSurvives());
+        assertThat(usual.guarantees().tokensSurvive()).isEqualTo(PostgresDialect.GUARANTEES.tokensSurvive());
+        assertThatThrownBy(() -> open("jdbc:postgresql://no.such.host/db", Map.of("strategy", "queue")))
                 .isInstanceOf(IllegalArgumentException.class)
                 .hasMessageContaining("strategy");
+        assertThatThrownBy(
+                        () -> open("jdbc:postgresql://no.such.host/db", Map.of("strategy", "table", "sessions", "3")))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessageContaining("sessions");
+        assertThatThrownBy(() -> open("jdbc:postgresql://no.such.host/db", Map.of("sessions", "0")))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessageContaining("sessions");
     }
 
     /** The whole way: URI, options, engine. */
-    @Test
-    void connects() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"table", "advisory"})
+    void connects(String strategy) throws Exception {
         String role = store.role(true);
         try (LockClient locks = LockClient.connect(
                 store.server.url(),
-                Map.of("strategy", "table", "schema", store.schema, "user", role, "password", role))) {
+                Map.of("strategy", strategy, "schema", store.schema, "user", role, "password", role))) {
             assertThat(locks.lock("n").tryRun(lease -> {
                         assertThat(lease.token()).isPositive();
                         assertThat(locks.holder("n")).isPresent();
@@ -188,20 +199,27 @@ class PostgresProviderTest {
     }
 
     /** The odd name of a schema is quoted, and cannot break out of a statement. */
-    @Test
-    void oddSchema() {
+    @ParameterizedTest
+    @ValueSource(strings = {"table", "advisory"})
+    void oddSchema(String strategy) {
         String schema = "x\"; DROP SCHEMA " + store.schema + "; --ü'";
         store.server.sql("CREATE SCHEMA \"" + schema.replace("\"", "\"\"") + "\"");
         LockBackend client = store.opened(new PostgresProvider()
-                .open(store.uri(Map.of("user", "test", "schema", schema)), context(CALL_TIMEOUT)));
+                .open(
+                        store.uri(Map.of("user", "test", "schema", schema, "strategy", strategy)),
+                        context(CALL_TIMEOUT)));
         granted(client, claim("n"));
         assertThat(client.release(claim("n"))).isFalse();
+        store.server.sql("DROP SCHEMA \"" + schema.replace("\"", "\"\"") + "\" CASCADE");
         store.client();
     }
 
     /** Who may not make the table is told what to run; when it is there, SELECT, INSERT and UPDATE are enough. */
-    @Test
-    void leastRights() {
+    @ParameterizedTest
+    @ValueSource(strings = {"table", "advisory"})
+    void leastRights(String strategy) throws Exception {
+        store.close();
+        store = new PostgresStore(PostgresServer.shared(), strategy);
         String role = store.role(false);
         assertThatThrownBy(() -> store.client(role, CALL_TIMEOUT))
                 .isInstanceOf(LockStoreException.class)
@@ -244,10 +262,11 @@ class PostgresProviderTest {
     }
 
     /** A server that may lose what it has committed promises less; a replica is refused, with the way to the primary. */
-    @Test
-    void serversThatCannotKeepIt() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"table", "advisory"})
+    void serversThatCannotKeepIt(String strategy) throws Exception {
         try (PostgresServer server = new PostgresServer("wal_level=replica", "fsync=off");
-                PostgresStore weak = new PostgresStore(server)) {
+                PostgresStore weak = new PostgresStore(server, strategy)) {
             LockBackend client = weak.client();
             assertThat(client.guarantees().exclusionSurvives())
                     .doesNotContain(StoreEvent.STORE_RESTART)

@@ -5,6 +5,7 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.sql.Connection;
@@ -16,6 +17,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -24,7 +26,7 @@ import java.util.stream.Stream;
  * A PostgreSQL server of the tests' own: its data in a temporary folder, on a free port of the loopback, with its socket
  * in that folder. Its superuser {@code test} needs no password; everybody else does.
  */
-final class PostgresServer implements AutoCloseable {
+public final class PostgresServer implements AutoCloseable {
     private static final Path BINARIES = Path.of("/usr/lib/postgresql");
 
     /** Nothing but what we do writes to the log of this server, so that writes can be counted. */
@@ -53,7 +55,29 @@ final class PostgresServer implements AutoCloseable {
     /** With these settings over those of the others. */
     private final List<String> settings;
 
-    PostgresServer(String... settings) {
+    private final Map<String, String> environment;
+
+    public PostgresServer(String... settings) {
+        this(Map.of(), settings);
+    }
+
+    /** With these variables in the environment of its processes. */
+    PostgresServer(Map<String, String> environment, String... settings) {
+        this(environment, 0, settings);
+    }
+
+    /**
+     * A stand-by of a server that has {@code wal_level=replica} and wal senders, with settings like that one's. By the
+     * name {@code standby}.
+     *
+     * @param primary the port by which it reaches that server, now and later: of a proxy, as a rule
+     */
+    static PostgresServer standby(int primary, String... settings) {
+        return new PostgresServer(Map.of(), primary, settings);
+    }
+
+    private PostgresServer(Map<String, String> environment, int primary, String... settings) {
+        this.environment = Map.copyOf(environment);
         this.settings = List.of(settings);
         bin = binaries();
         try {
@@ -64,11 +88,18 @@ final class PostgresServer implements AutoCloseable {
             if (root) {
                 run("chown", "postgres", folder.toString(), data.toString());
             }
+            if (primary != 0) {
+                String from = "host=127.0.0.1 port=" + primary + " user=test application_name=standby";
+                Files.setPosixFilePermissions(data, PosixFilePermissions.fromString("rwx------"));
+                run(asPostgres("pg_basebackup", "-D", data.toString(), "-d", from, "-R", "-c", "fast", "-N"));
+                start();
+                return;
+            }
             run(asPostgres(
                     "initdb", "-D", data.toString(), "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"));
             Files.writeString(
                     data.resolve("pg_hba.conf"),
-                    "host all test 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n");
+                    "host all,replication test 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n");
             start();
             sql("CREATE EXTENSION pg_stat_statements");
         } catch (IOException e) {
@@ -138,7 +169,7 @@ final class PostgresServer implements AutoCloseable {
     }
 
     /** Starts, on the port that it had, and returns when it answers and is this very server. */
-    void start() {
+    public void start() {
         try {
             for (int i = 0; i < 10; i++) {
                 if (port == 0) {
@@ -150,12 +181,13 @@ final class PostgresServer implements AutoCloseable {
                 SETTINGS.forEach(setting -> Collections.addAll(command, "-c", setting));
                 settings.forEach(setting -> Collections.addAll(command, "-c", setting));
                 Collections.addAll(command, "-c", "unix_socket_directories=" + folder);
-                process = new ProcessBuilder(command)
+                ProcessBuilder builder = new ProcessBuilder(command)
                         .directory(folder.toFile())
                         .redirectErrorStream(true)
                         .redirectOutput(ProcessBuilder.Redirect.appendTo(
-                                folder.resolve("log").toFile()))
-                        .start();
+                                folder.resolve("log").toFile()));
+                builder.environment().putAll(environment);
+                process = builder.start();
                 if (answers()) {
                     return;
                 }
@@ -178,7 +210,7 @@ final class PostgresServer implements AutoCloseable {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (process.isAlive()) {
             if (Files.exists(pid)) {
-                List<String> lines = Files.readAllLines(pid);
+                List<String> lines = lines(pid);
                 if (lines.size() >= 8
                         && lines.get(0).equals(String.valueOf(process.pid()))
                         && lines.get(7).startsWith("ready")) {
@@ -196,16 +228,25 @@ final class PostgresServer implements AutoCloseable {
         return false;
     }
 
-    int port() {
+    /** Empty when a starting server has just taken away what a killed one left. */
+    private static List<String> lines(Path file) throws IOException {
+        try {
+            return Files.readAllLines(file);
+        } catch (NoSuchFileException e) {
+            return List.of();
+        }
+    }
+
+    public int port() {
         return port;
     }
 
     /** Without user and options. */
-    String url() {
+    public String url() {
         return url("postgres");
     }
 
-    String url(String database) {
+    public String url(String database) {
         return "jdbc:postgresql://127.0.0.1:" + port + "/" + database;
     }
 
@@ -214,7 +255,7 @@ final class PostgresServer implements AutoCloseable {
         return DriverManager.getConnection(url() + "?user=test");
     }
 
-    void sql(String... statements) {
+    public void sql(String... statements) {
         try (Connection connection = connect();
                 Statement statement = connection.createStatement()) {
             for (String each : statements) {
@@ -225,7 +266,7 @@ final class PostgresServer implements AutoCloseable {
         }
     }
 
-    String text(String query) {
+    public String text(String query) {
         try (Connection connection = connect();
                 Statement statement = connection.createStatement();
                 ResultSet rows = statement.executeQuery(query)) {
@@ -235,8 +276,80 @@ final class PostgresServer implements AutoCloseable {
         }
     }
 
+    /** As text. */
+    public List<List<String>> rows(String query) {
+        try (Connection connection = connect();
+                Statement statement = connection.createStatement();
+                ResultSet rows = statement.executeQuery(query)) {
+            List<List<String>> all = new ArrayList<>();
+            while (rows.next()) {
+                List<String> row = new ArrayList<>();
+                for (int i = 1; i <= rows.getMetaData().getColumnCount(); i++) {
+                    row.add(rows.getString(i));
+                }
+                all.add(row);
+            }
+            return all;
+        } catch (SQLException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Of all its processes. */
+    public List<Long> pids() {
+        return processes().stream().map(ProcessHandle::pid).collect(Collectors.toList());
+    }
+
     Path data() {
         return data;
+    }
+
+    /** All that it has written to its log. */
+    String log() {
+        try {
+            return Files.readString(folder.resolve("log"));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Writes a file into its data folder, as its own. */
+    void write(String name, String content) {
+        try {
+            Path file = Files.writeString(data.resolve(name), content);
+            Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-------"));
+            if (root) {
+                run("chown", "postgres", file.toString());
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Makes a primary of a stand-by. */
+    void promote() {
+        run(asPostgres("pg_ctl", "promote", "-D", data.toString()));
+    }
+
+    /** Kills one of its processes; the server then ends all sessions, and recovers by itself. */
+    void killBackend(int pid) {
+        ProcessHandle backend = process.descendants()
+                .filter(each -> each.pid() == pid)
+                .findFirst()
+                .orElseThrow(() -> new AssertionError(pid + " is no process of this server"));
+        backend.destroyForcibly();
+    }
+
+    /** Ends it in good order, without waiting for those who are connected. */
+    void stop() {
+        run("kill", "-s", "INT", String.valueOf(process.pid()));
+        try {
+            if (!process.waitFor(60, TimeUnit.SECONDS)) {
+                throw new AssertionError("does not stop: " + log());
+            }
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
     }
 
     private List<ProcessHandle> processes() {
@@ -247,7 +360,7 @@ final class PostgresServer implements AutoCloseable {
     }
 
     /** STOP or CONT to all processes of the server, the one that makes new ones first. */
-    void signal(String name) {
+    public void signal(String name) {
         processes().forEach(each -> {
             try {
                 // One that has ended meanwhile is none to fail for.
@@ -265,7 +378,7 @@ final class PostgresServer implements AutoCloseable {
     }
 
     /** All processes at once, as a crash of the machine would; the disk keeps what was flushed, and more. */
-    void kill() {
+    public void kill() {
         List<ProcessHandle> all = processes();
         all.forEach(ProcessHandle::destroyForcibly);
         try {

@@ -1,5 +1,6 @@
 package dev.mortise.lock.jdbc;
 
+import dev.mortise.lock.spi.BackendContext;
 import dev.mortise.lock.spi.BackendProvider;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.StoreUri;
@@ -19,13 +20,19 @@ final class PostgresStore extends TestStore {
 
     final PostgresServer server;
     final String schema;
+    private final String strategy;
 
     PostgresStore() {
         this(PostgresServer.shared());
     }
 
     PostgresStore(PostgresServer server) {
+        this(server, "table");
+    }
+
+    PostgresStore(PostgresServer server, String strategy) {
         this.server = server;
+        this.strategy = strategy;
         schema = "s" + SCHEMAS.incrementAndGet();
         server.sql("CREATE SCHEMA " + schema);
     }
@@ -41,7 +48,7 @@ final class PostgresStore extends TestStore {
     }
 
     StoreUri uri(Map<String, String> more) {
-        Map<String, String> options = new TreeMap<>(Map.of("strategy", "table", "schema", schema));
+        Map<String, String> options = new TreeMap<>(Map.of("strategy", strategy, "schema", schema));
         options.putAll(more);
         return StoreUri.parse(server.url(), options);
     }
@@ -68,7 +75,7 @@ final class PostgresStore extends TestStore {
 
     @Override
     List<String> arguments() {
-        return List.of(server.url(), "strategy=table", "schema=" + schema, "user=test");
+        return List.of(server.url(), "strategy=" + strategy, "schema=" + schema, "user=test");
     }
 
     @Override
@@ -93,6 +100,19 @@ final class PostgresStore extends TestStore {
     @Override
     Dialect dialect(Duration callTimeout, UnaryOperator<Connection> wrapping) {
         return new PostgresDialect(source(callTimeout, wrapping), schema);
+    }
+
+    @Override
+    LockBackend open(BackendContext context, UnaryOperator<Connection> wrapping) {
+        return strategy.equals("table") ? super.open(context, wrapping) : advisory(context, 50, wrapping);
+    }
+
+    /** With so many sessions for claims. */
+    LockBackend advisory(BackendContext context, int sessions, UnaryOperator<Connection> wrapping) {
+        return opened(AdvisoryBackend.open(
+                new PostgresAdvisory(source(context.callTimeout(), wrapping), schema, context.callTimeout()),
+                context,
+                sessions));
     }
 
     /** Connections of our own, wrapped. */

@@ -22,9 +22,11 @@ import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Processes of their own, killed without a word. */
+/** Processes of their own, killed without a word. Each protocol once; the kits have processes for all databases. */
 @ParameterizedClass
-@EnumSource(TestStore.Kind.class)
+@EnumSource(
+        value = TestStore.Kind.class,
+        names = {"SQLITE", "POSTGRESQL", "POSTGRESQL_ADVISORY", "MARIADB_ADVISORY"})
 class ProcessTest {
     @Parameter
     TestStore.Kind kind;

@@ -42,7 +42,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract of LockBackend, sentence by sentence. */
 @ParameterizedClass
-@EnumSource(TestStore.Kind.class)
+@EnumSource(value = TestStore.Kind.class, mode = EnumSource.Mode.MATCH_NONE, names = ".*ADVISORY")
 class TableBackendTest {
     @Parameter
     TestStore.Kind kind;
@@ -200,7 +200,7 @@ class TableBackendTest {
         LockBackend c = store.client(Duration.ofSeconds(3), connection -> losing(connection, script));
         Claim claim = claim(NAME);
         granted(c, claim);
-        script.add("SET owner = NULL");
+        script.add("owner = NULL");
         assertThatThrownBy(() -> c.release(claim)).isInstanceOf(LockStoreException.class);
         assertThat(c.release(claim)).isFalse();
         granted(b, claim(NAME));
@@ -212,7 +212,7 @@ class TableBackendTest {
         List<String> script = new ArrayList<>();
         LockBackend c = store.client(Duration.ofSeconds(3), connection -> losing(connection, script));
         Grant grant = granted(c, claim(NAME));
-        script.add("SET until_ms");
+        script.add("until_ms = ");
         assertThatThrownBy(() -> c.renew(List.of(grant))).isInstanceOf(LockStoreException.class);
         assertThat(c.renew(List.of(grant)).live()).hasSize(1);
     }
@@ -224,7 +224,7 @@ class TableBackendTest {
         LockBackend c = store.client(Duration.ofSeconds(3), connection -> losing(connection, script));
         Grant held = granted(c, claim(NAME));
         Claim heir = claim(NAME);
-        script.add("SET token");
+        script.add("token = ");
         assertThatThrownBy(() -> c.adopt(held, heir)).isInstanceOf(LockStoreException.class);
         long token = store.number("SELECT token FROM mortise_lock");
         assertThat(c.adopt(held, heir).orElseThrow().token()).isEqualTo(token).isGreaterThan(held.token());

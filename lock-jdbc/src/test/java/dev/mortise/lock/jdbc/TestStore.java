@@ -41,6 +41,30 @@ abstract class TestStore implements AutoCloseable {
             TestStore open(Path folder) {
                 return new PostgresStore();
             }
+        },
+        POSTGRESQL_ADVISORY {
+            @Override
+            TestStore open(Path folder) {
+                return new PostgresStore(PostgresServer.shared(), "advisory");
+            }
+        },
+        MARIADB {
+            @Override
+            TestStore open(Path folder) {
+                return new MariaDbStore();
+            }
+        },
+        MARIADB_ADVISORY {
+            @Override
+            TestStore open(Path folder) {
+                return new MariaDbStore(MariaDbServer.shared(), "advisory");
+            }
+        },
+        H2 {
+            @Override
+            TestStore open(Path folder) {
+                return new H2Store();
+            }
         };
 
         abstract TestStore open(Path folder);
@@ -65,8 +89,13 @@ abstract class TestStore implements AutoCloseable {
     /** The database's clock in milliseconds, as an expression. */
     abstract String now();
 
-    /** What somebody else begins that keeps every statement of the clients waiting until he rolls back. */
+    /** What somebody else begins that keeps every statement of the clients waiting until he ends it; empty if nothing does. */
     abstract String standstill();
+
+    /** How he ends it. */
+    String resume() {
+        return "ROLLBACK";
+    }
 
     /** Whether this statement goes on during a standstill. */
     boolean ignoresStandstill(String sql) {
@@ -95,7 +124,11 @@ abstract class TestStore implements AutoCloseable {
     }
 
     LockBackend client(BackendContext context, UnaryOperator<Connection> wrapping) {
-        return opened(TableBackend.open(dialect(context.callTimeout(), wrapping), context));
+        return opened(open(context, wrapping));
+    }
+
+    LockBackend open(BackendContext context, UnaryOperator<Connection> wrapping) {
+        return TableBackend.open(dialect(context.callTimeout(), wrapping), context);
     }
 
     /** Closed at the end of the test. */
@@ -195,8 +228,13 @@ abstract class TestStore implements AutoCloseable {
             }
             String sql = (String) arguments[0];
             return proxy(PreparedStatement.class, (m, args) -> {
-                boolean lost = m.getName().equals("executeQuery") && loses.test(sql);
+                boolean runs = m.getName().equals("executeQuery") || m.getName().equals("execute");
+                boolean lost = runs && loses.test(sql);
                 Object answer = m.invoke(statement, args);
+                if (lost && m.getName().equals("execute")) {
+                    // All of it was read.
+                    throw new SQLException("disk I/O error, says the test", null, 10);
+                }
                 if (lost) {
                     try (ResultSet rows = (ResultSet) answer) {
                         while (rows.next()) {
