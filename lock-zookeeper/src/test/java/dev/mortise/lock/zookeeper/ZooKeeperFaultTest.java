@@ -20,6 +20,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
@@ -134,19 +135,28 @@ class ZooKeeperFaultTest {
         TimeUnit.NANOSECONDS.sleep(Math.max(0, time.toNanos()));
     }
 
-    /**
-     * Each in turn is killed and started again, which is a restart of all as well. A lease longer than an election is
-     * renewed all the time, and never lost.
-     */
     @Test
     void eachServerIsKilledAndStartedAgain() throws Exception {
+        eachEnds(ZooKeeperServer::kill);
+    }
+
+    @Test
+    void serversAreRestartedInTurn() throws Exception {
+        eachEnds(ZooKeeperServer::stop);
+    }
+
+    /**
+     * Each in turn ends and is started again, which is a restart of all as well. A lease longer than an election is renewed all
+     * the time, and never lost.
+     */
+    private void eachEnds(Consumer<ZooKeeperServer> end) throws Exception {
         load(3);
         Taker patient = idle();
         Hold lasting = patient.sure("lasting", LONG_LEASE);
         Keeper keeper = new Keeper(patient, lasting);
         try {
             for (int i = 0; i < 3; i++) {
-                three.server(i).kill();
+                end.accept(three.server(i));
                 awaitAllServed(System.nanoTime());
                 three.server(i).start();
                 three.awaitMember(i);

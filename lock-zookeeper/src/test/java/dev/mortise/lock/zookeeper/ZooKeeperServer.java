@@ -277,10 +277,19 @@ public final class ZooKeeperServer implements AutoCloseable {
 
     /** By SIGKILL: memory is lost, files stay. */
     public void kill() {
-        if (process == null) {
-            return;
+        if (process != null) {
+            process.destroyForcibly();
+            awaitEnd();
         }
-        process.destroyForcibly();
+    }
+
+    /** By SIGTERM, as an operator does it. */
+    public void stop() {
+        process.destroy();
+        awaitEnd();
+    }
+
+    private void awaitEnd() {
         try {
             process.waitFor();
         } catch (InterruptedException e) {
