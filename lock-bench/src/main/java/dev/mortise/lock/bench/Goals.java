@@ -44,12 +44,7 @@ final class Goals {
                 .atLeast(1);
         all.ratio("lock-redis (c): at least 5 times RLock", ONE_NAME, RATE, MORTISE_REDIS, RLOCK)
                 .atLeast(5);
-        all.value(
-                        "lock-redis (c): each share within 10 % of the mean; the furthest, in %",
-                        ONE_NAME,
-                        MORTISE_REDIS,
-                        round -> Math.max(100 - round.get(SHARE_MIN), round.get(SHARE_MAX) - 100))
-                .atMost(10);
+        all.evenShares("lock-redis ", MORTISE_REDIS);
         all.ratio(
                         "lock-redis (d): hand-off p50 at most 3 times LPUSH and BLPOP",
                         HAND_OFF,
@@ -110,10 +105,10 @@ final class Goals {
                         JETCD_LOCK_KEPT)
                 .atLeast(2.5);
         all.value(
-                        "lock-etcd (e): at most 100 messages a second for 1,000 leases",
+                        "lock-etcd (e): at most 100 messages a second for 1,000 leases, beside 1 read in 100",
                         IDLE,
                         MORTISE_ETCD,
-                        round -> round.get(COMMAND_RATE))
+                        round -> round.commands().getOrDefault("LeaseKeepAlive", 0.0))
                 .atMost(100);
         all.ratio(
                         "lock-zookeeper (a): at least 85 % of the speed of a bare create and delete",
@@ -129,14 +124,75 @@ final class Goals {
                         MORTISE_ZOOKEEPER)
                 .atLeast(1);
         all.value(
-                        "lock-zookeeper (e): at most one write in five seconds for 1,000 leases",
+                        "lock-zookeeper (e): at most one write a second for 1,000 leases, with reads behind it",
                         IDLE,
                         MORTISE_ZOOKEEPER,
                         round -> round.commands().getOrDefault("writes", 0.0))
-                .atMost(0.2);
+                .atMost(1);
         all.value("lock-zookeeper (e): at most 10 client threads", IDLE, MORTISE_ZOOKEEPER, round -> round.get(THREADS))
                 .atMost(10);
+        all.database(
+                "PostgreSQL",
+                BARE_ADVISORY,
+                BARE_ROW,
+                MORTISE_ADVISORY,
+                MORTISE_TABLE,
+                SHEDLOCK_POSTGRES,
+                SPRING_POSTGRES);
+        all.database(
+                "MariaDB",
+                BARE_GET_LOCK,
+                BARE_ROW_MARIADB,
+                MORTISE_ADVISORY_MARIADB,
+                MORTISE_TABLE_MARIADB,
+                SHEDLOCK_MARIADB,
+                SPRING_MARIADB);
         return all.goals;
+    }
+
+    /** The same for each database that has both strategies. */
+    private void database(
+            String name, Peer bareLock, Peer bareRow, Peer advisory, Peer table, Peer shedLock, Peer spring) {
+        String who = "lock-jdbc, " + name + ", advisory ";
+        ratio(who + "(a): at least 85 % of the speed of the bare statements", ALONE, P50, bareLock, advisory)
+                .atLeast(0.85);
+        ratio(who + "(d): hand-off p50 at most twice the bare lock and token", HAND_OFF, P50, advisory, bareLock)
+                .atMost(2);
+        beats(who, advisory, shedLock, "ShedLock");
+        beats(who, advisory, spring, "Spring Integration");
+        evenShares(who, advisory);
+        who = "lock-jdbc, " + name + ", table ";
+        ratio(who + "(a): at least 90 % of the speed of the two bare statements", ALONE, P50, bareRow, table)
+                .atLeast(0.9);
+        beats(who, table, shedLock, "ShedLock");
+        beats(who, table, spring, "Spring Integration");
+        evenShares(who, table);
+        value(
+                        who + "(e): at most one statement a second for 1,000 leases",
+                        IDLE,
+                        table,
+                        round -> round.get(COMMAND_RATE))
+                .atMost(1);
+    }
+
+    private void beats(String who, Peer mine, Peer other, String than) {
+        ratio(who + "(a): faster than " + than, ALONE, P50, other, mine).atLeast(1);
+        ratio(who + "(b): less client CPU than " + than, DISTINCT, CPU, other, mine)
+                .atLeast(1);
+        ratio(who + "(b): more than " + than, DISTINCT, RATE, mine, other).atLeast(1);
+        ratio(who + "(c): at least twice " + than, ONE_NAME, RATE, mine, other).atLeast(2);
+        ratio(who + "(d): faster hand-off than " + than, HAND_OFF, P50, other, mine)
+                .atLeast(1);
+        ratio(who + "(d): more than " + than, HAND_OFF, RATE, mine, other).atLeast(1);
+    }
+
+    private void evenShares(String who, Peer mine) {
+        value(
+                        who + "(c): each share within 10 % of the mean; the furthest, in %",
+                        ONE_NAME,
+                        mine,
+                        round -> Math.max(100 - round.get(SHARE_MIN), round.get(SHARE_MAX) - 100))
+                .atMost(10);
     }
 
     /** What a goal is about, each round of it. */

@@ -8,12 +8,14 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import java.util.function.BiFunction;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
@@ -43,10 +45,10 @@ final class Libraries {
     private Libraries() {}
 
     /** With everybody's processes starting at once, the first answer can take longer than a call may. */
-    private static LockClient connect(String uri) {
+    private static LockClient connect(String uri, Map<String, String> options) {
         for (int tries = 1; ; tries++) {
             try {
-                return LockClient.connect(uri);
+                return LockClient.connect(uri, options);
             } catch (LockStoreException e) {
                 if (tries == 5) {
                     throw e;
@@ -56,7 +58,11 @@ final class Libraries {
     }
 
     static Session mortise(String uri) {
-        LockClient client = connect(uri);
+        return mortise(uri, Map.of());
+    }
+
+    static Session mortise(String uri, Map<String, String> options) {
+        LockClient client = connect(uri, options);
         return name -> new Door() {
             private @Nullable Lease lease;
 
@@ -135,7 +141,10 @@ final class Libraries {
     }
 
     static Session shedLock(int port) {
-        RedisLockProvider provider = new RedisLockProvider(lettuce(port));
+        return shedLock(new RedisLockProvider(lettuce(port)));
+    }
+
+    static Session shedLock(ExtensibleLockProvider provider) {
         return new Renewable() {
             private LockProvider each = provider;
 
@@ -197,7 +206,7 @@ final class Libraries {
         void renew();
     }
 
-    private static Door door(Lock lock) {
+    static Door door(Lock lock) {
         return new Door() {
             @Override
             @SuppressWarnings("LockNotBeforeTry") // Released by another method.

@@ -6,12 +6,14 @@ import dev.mortise.lock.LockClient;
 import io.etcd.jetcd.Client;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import net.javacrumbs.shedlock.core.LockProvider;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.zookeeper.ZooKeeper;
 import org.redisson.api.RLock;
+import org.springframework.integration.jdbc.lock.JdbcLockRegistry;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 import redis.clients.jedis.Jedis;
 
@@ -149,7 +151,101 @@ enum Peer {
             "acquire() and release() over one CuratorFramework. No token.",
             InterProcessSemaphoreMutex.class,
             EnumSet.allOf(Scenario.class),
-            ports -> Libraries.curator(ports.get(0), InterProcessSemaphoreMutex::new));
+            ports -> Libraries.curator(ports.get(0), InterProcessSemaphoreMutex::new)),
+    BARE_ADVISORY(
+            Kind.FLOOR,
+            "bare: advisory lock and token",
+            "pg_advisory_lock, which waits in the server, and an UPDATE that counts a token and commits; an UPDATE that does"
+                    + " not wait for the disk, and pg_advisory_unlock. Each thread on a connection of its own. No lease.",
+            JdbcPeers.driver("org.postgresql.Driver"),
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> JdbcPeers.advisory(PostgresServers.url(ports))),
+    BARE_ROW(
+            Kind.FLOOR,
+            "bare: two statements on a row",
+            "An upsert that takes a row which is free or has ended, and counts a token; an UPDATE that frees it. Each thread on"
+                    + " a connection of its own. Who waits would have to ask again: no scenario with one name for several.",
+            JdbcPeers.driver("org.postgresql.Driver"),
+            EnumSet.of(ALONE, DISTINCT),
+            ports -> JdbcPeers.row(PostgresServers.url(ports))),
+    MORTISE_ADVISORY(
+            Kind.MORTISE,
+            "Mortise lock-jdbc, advisory",
+            "LockClient.connect(\"jdbc:postgresql://host:port/db\"), default settings. Not in (e): a lock is a connection"
+                    + " there, which is not for a thousand.",
+            LockClient.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> Libraries.mortise(PostgresServers.database(ports), Map.of("user", "test"))),
+    MORTISE_TABLE(
+            Kind.MORTISE,
+            "Mortise lock-jdbc, table",
+            "The same with the option strategy=table.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise(
+                    PostgresServers.database(ports), Map.of("user", "test", "strategy", "table", "schema", "rows"))),
+    SHEDLOCK_POSTGRES(
+            Kind.PEER,
+            "ShedLock, polled",
+            "JdbcTemplateLockProvider with usingDbTime over HikariCP. It cannot wait: asked every 5 ms. No token."
+                    + " KeepAliveLockProvider only in (e).",
+            LockProvider.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> JdbcPeers.shedLock(PostgresServers.url(ports))),
+    SPRING_POSTGRES(
+            Kind.PEER,
+            "Spring Integration, polled",
+            "JdbcLockRegistry over HikariCP: asks every 100 ms. No token. Not in (e): it does not renew by itself.",
+            JdbcLockRegistry.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> JdbcPeers.spring(PostgresServers.url(ports))),
+    BARE_GET_LOCK(
+            Kind.FLOOR,
+            "bare: GET_LOCK and token",
+            "GET_LOCK, which waits in the server, and an UPDATE that counts a token and commits; an UPDATE that clears the"
+                    + " row, and RELEASE_LOCK. Each thread on a connection of its own. No lease.",
+            JdbcPeers.driver("org.mariadb.jdbc.Driver"),
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> JdbcPeers.getLock(MariaDbServers.url(ports))),
+    BARE_ROW_MARIADB(
+            Kind.FLOOR,
+            "bare: two statements on a row",
+            "An upsert that takes a row which is free or has ended, and counts a token; an UPDATE that frees it. Each thread on"
+                    + " a connection of its own. Who waits would have to ask again: no scenario with one name for several.",
+            JdbcPeers.driver("org.mariadb.jdbc.Driver"),
+            EnumSet.of(ALONE, DISTINCT),
+            ports -> JdbcPeers.mariaDbRow(MariaDbServers.url(ports))),
+    MORTISE_ADVISORY_MARIADB(
+            Kind.MORTISE,
+            "Mortise lock-jdbc, advisory",
+            "LockClient.connect(\"jdbc:mariadb://host:port/db\"), default settings. Not in (e): a lock is a connection"
+                    + " there, which is not for a thousand.",
+            LockClient.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> Libraries.mortise(MariaDbServers.database(ports, "test"), Map.of("user", "test"))),
+    MORTISE_TABLE_MARIADB(
+            Kind.MORTISE,
+            "Mortise lock-jdbc, table",
+            "The same with the option strategy=table.",
+            LockClient.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> Libraries.mortise(
+                    MariaDbServers.database(ports, "row_locks"), Map.of("user", "test", "strategy", "table"))),
+    SHEDLOCK_MARIADB(
+            Kind.PEER,
+            "ShedLock, polled",
+            "JdbcTemplateLockProvider with usingDbTime over HikariCP. It cannot wait: asked every 5 ms. No token."
+                    + " KeepAliveLockProvider only in (e).",
+            LockProvider.class,
+            EnumSet.allOf(Scenario.class),
+            ports -> JdbcPeers.shedLock(MariaDbServers.url(ports))),
+    SPRING_MARIADB(
+            Kind.PEER,
+            "Spring Integration, polled",
+            "JdbcLockRegistry over HikariCP: asks every 100 ms. No token. Not in (e): it does not renew by itself.",
+            JdbcLockRegistry.class,
+            EnumSet.complementOf(EnumSet.of(IDLE)),
+            ports -> JdbcPeers.spring(MariaDbServers.url(ports)));
 
     /** How it is shown. */
     enum Kind {

@@ -8,7 +8,9 @@ enum Tier {
     REDIS("Redis, one server", 1, Peer.BARE_PAIR, Peer.BARE_LIST, () -> new RedisServers(1)),
     REDLOCK("Redlock, five servers", 5, Peer.BARE_SCATTER, Peer.BARE_SCATTER, () -> new RedisServers(5)),
     ETCD("etcd, one server", 1, Peer.BARE_TXNS, null, EtcdServers::new),
-    ZOOKEEPER("ZooKeeper, one server", 1, Peer.BARE_NODE, null, ZooKeeperServers::new);
+    ZOOKEEPER("ZooKeeper, one server", 1, Peer.BARE_NODE, null, ZooKeeperServers::new),
+    POSTGRES("PostgreSQL, one server", 1, Peer.BARE_ADVISORY, Peer.BARE_ADVISORY, PostgresServers::new),
+    MARIADB("MariaDB, one server", 1, Peer.BARE_GET_LOCK, Peer.BARE_GET_LOCK, MariaDbServers::new);
 
     final String title;
     final int servers;

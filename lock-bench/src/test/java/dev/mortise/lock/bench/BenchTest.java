@@ -3,7 +3,6 @@ package dev.mortise.lock.bench;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.mortise.lock.spi.BackendProvider;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.time.Duration;
@@ -11,8 +10,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
-import java.util.Locale;
-import java.util.ServiceLoader;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.w3c.dom.Document;
@@ -115,19 +112,11 @@ final class BenchTest {
         return texts;
     }
 
-    /** Without Mortise, as long as its module for these servers has no provider. */
     private static Set<Peer> peers(Tier tier, Peer... without) {
         Set<Peer> peers = EnumSet.allOf(Peer.class);
-        peers.removeIf(peer -> peer.tier() != tier || (peer.kind == Peer.Kind.MORTISE && !isThere(tier)));
+        peers.removeIf(peer -> peer.tier() != tier);
         peers.removeAll(Arrays.asList(without));
         return peers;
-    }
-
-    private static boolean isThere(Tier tier) {
-        return ServiceLoader.load(BackendProvider.class).stream()
-                .anyMatch(provider -> provider.type()
-                        .getPackageName()
-                        .endsWith("." + tier.name().toLowerCase(Locale.ROOT)));
     }
 
     /** What one acquire and release ask of the server is exact, where one thread does nothing else. */
@@ -253,6 +242,50 @@ final class BenchTest {
         }
         run(plan(Tier.ZOOKEEPER, EnumSet.of(Scenario.ONE_NAME), peers(Tier.ZOOKEEPER)));
         run(plan(Tier.ZOOKEEPER, EnumSet.of(Scenario.HAND_OFF), EnumSet.of(Peer.MORTISE_ZOOKEEPER, Peer.MUTEX)));
+    }
+
+    /** Statements, BEGIN included, COMMIT not; of one thread they are exact. */
+    @Test
+    void postgres() throws Exception {
+        Results results = run(plan(Tier.POSTGRES, EnumSet.of(Scenario.ALONE), peers(Tier.POSTGRES)));
+        for (Sample round : results.row(Scenario.ALONE, Peer.BARE_ADVISORY).rounds) {
+            assertThat(round.commands())
+                    .containsEntry("SELECT", 2.0)
+                    .containsEntry("UPDATE", 1.0)
+                    .containsEntry("WITH", 1.0);
+        }
+        for (Sample round : results.row(Scenario.ALONE, Peer.BARE_ROW).rounds) {
+            assertThat(round.commands()).containsEntry("INSERT", 1.0).containsEntry("UPDATE", 1.0);
+        }
+        for (Sample round : results.row(Scenario.ALONE, Peer.MORTISE_TABLE).rounds) {
+            assertThat(round.commands()).containsEntry("INSERT", 1.0).containsEntry("UPDATE", 1.0);
+        }
+        for (Sample round : results.row(Scenario.ALONE, Peer.SHEDLOCK_POSTGRES).rounds) {
+            assertThat(round.commands()).containsEntry("BEGIN", 2.0);
+        }
+        run(plan(
+                Tier.POSTGRES,
+                EnumSet.of(Scenario.ONE_NAME),
+                EnumSet.of(Peer.MORTISE_ADVISORY, Peer.MORTISE_TABLE, Peer.SPRING_POSTGRES)));
+        run(plan(
+                Tier.POSTGRES,
+                EnumSet.of(Scenario.HAND_OFF),
+                EnumSet.of(Peer.BARE_ADVISORY, Peer.MORTISE_ADVISORY, Peer.MORTISE_TABLE)));
+    }
+
+    /** By kind of statement. */
+    @Test
+    void mariaDb() throws Exception {
+        Results results = run(plan(Tier.MARIADB, EnumSet.of(Scenario.ALONE), peers(Tier.MARIADB)));
+        for (Sample round : results.row(Scenario.ALONE, Peer.BARE_GET_LOCK).rounds) {
+            assertThat(round.commands().get("select")).isCloseTo(2, within(0.1));
+            assertThat(round.commands().get("insert")).isEqualTo(1);
+            assertThat(round.commands().get("update")).isEqualTo(1);
+        }
+        run(plan(
+                Tier.MARIADB,
+                EnumSet.of(Scenario.HAND_OFF),
+                EnumSet.of(Peer.BARE_GET_LOCK, Peer.MORTISE_ADVISORY_MARIADB)));
     }
 
     /** A process that does not come up is told, with what it ended with, and the rest goes on. */

@@ -73,6 +73,9 @@ final class ReportTest {
         assertThat(Peer.RED_LOCK.tier()).isEqualTo(Tier.REDLOCK);
         assertThat(Peer.BARE_TXNS.tier()).isEqualTo(Tier.ETCD);
         assertThat(Peer.JETCD_LOCK.tier()).isEqualTo(Tier.ETCD);
+        assertThat(Peer.MUTEX.tier()).isEqualTo(Tier.ZOOKEEPER);
+        assertThat(Peer.SPRING_POSTGRES.tier()).isEqualTo(Tier.POSTGRES);
+        assertThat(Peer.SPRING_MARIADB.tier()).isEqualTo(Tier.MARIADB);
     }
 
     /** A failure is told in its row, whatever is in it, and takes nothing from the others. */
