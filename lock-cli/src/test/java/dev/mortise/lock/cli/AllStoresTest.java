@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.mortise.lock.Lease;
 import dev.mortise.lock.LockClient;
 import dev.mortise.lock.etcd.EtcdServer;
+import dev.mortise.lock.jdbc.MariaDbServer;
+import dev.mortise.lock.jdbc.PostgresServer;
 import dev.mortise.lock.redis.RedisServer;
 import dev.mortise.lock.redlock.RedlockLocks;
 import dev.mortise.lock.zookeeper.ZooKeeperServer;
@@ -38,7 +40,10 @@ class AllStoresTest {
                         + start(new RedisServer(), server -> ",127.0.0.1:" + server.port())
                         + start(new RedisServer(), server -> ",127.0.0.1:" + server.port()),
                 start(new EtcdServer(), server -> "etcd://127.0.0.1:" + server.port()),
-                start(new ZooKeeperServer(), server -> "zookeeper://" + server.connectString()));
+                start(new ZooKeeperServer(), server -> "zookeeper://" + server.connectString()),
+                start(new PostgresServer(), PostgresServer::url),
+                start(new MariaDbServer(), server -> server.url("test")),
+                "jdbc:h2:file:" + folder.resolve("h2"));
     }
 
     @Test
@@ -50,7 +55,8 @@ class AllStoresTest {
                 if (uri.startsWith("redlock")) {
                     RedlockLocks.initialise(uri, Map.of()); // Or new servers do not vote yet.
                 }
-                LockClient client = LockClient.connect(uri);
+                LockClient client = LockClient.connect(
+                        uri, uri.matches("jdbc:(postgresql|mariadb):.*") ? Map.of("user", "test") : Map.of());
                 clients.add(client);
                 Optional<Lease> lease = client.lock("all").tryAcquire();
                 assertThat(lease).as(uri).isPresent();

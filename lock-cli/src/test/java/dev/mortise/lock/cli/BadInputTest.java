@@ -196,9 +196,9 @@ class BadInputTest {
     void stores() throws Exception {
         assertRefused(
                 64,
-                "no store for the scheme nosuch; found: etcd, etcds, jdbc:postgresql, jdbc:sqlite",
+                "no store for the scheme nosuch; found: etcd, etcds, jdbc:h2, jdbc:mariadb, jdbc:postgresql, jdbc:sqlite",
                 run("x", "--store", "nosuch://host"));
-        assertRefused(64, "strategy=table", run("x", "--store", "jdbc:postgresql://no.such.host/db"));
+        assertRefused(64, "strategy", run("x", "--store", "jdbc:postgresql://no.such.host/db", "-o", "strategy=queue"));
         assertRefused(64, "unknown option colour", run("x", "-o", "colour=" + SECRET));
         assertRefused(64, "longer than", run("x", "--lease", "999999999d"));
         ProcessBuilder password = run("x", "--store", "jdbc:sqlite:" + folder + "/a.db");
