@@ -9,7 +9,7 @@ import java.util.TreeMap;
 
 /** One MariaDB, which flushes what it commits to the disk, with the tables that the peers want to find. */
 final class MariaDbServers implements Servers {
-    private final MariaDbServer server = new MariaDbServer();
+    private final MariaDbServer server = new MariaDbServer("--max-connections=500");
 
     MariaDbServers() {
         server.sql(JdbcPeers.TABLES);

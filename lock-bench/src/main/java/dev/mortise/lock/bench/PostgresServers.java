@@ -8,7 +8,7 @@ import java.util.TreeMap;
 
 /** One PostgreSQL, which flushes what it commits to the disk, with the tables that the peers want to find. */
 final class PostgresServers implements Servers {
-    private final PostgresServer server = new PostgresServer();
+    private final PostgresServer server = new PostgresServer("max_connections=500");
 
     PostgresServers() {
         server.sql(JdbcPeers.TABLES);
