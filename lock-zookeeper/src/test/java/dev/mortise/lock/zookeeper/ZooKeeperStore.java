@@ -86,7 +86,8 @@ final class ZooKeeperStore implements Store {
     static void evict(ZooKeeper administrator, String name) {
         String container = new Paths("").container(name);
         try {
-            administrator.exists(container, false);
+            // Of several servers this one may lag behind; what is read behind a sync is no older than now.
+            administrator.sync(container, (code, path, context) -> {}, null);
             List<String> queue = administrator.getChildren(container, false);
             String first = Paths.first(queue);
             if (first != null) {
