@@ -119,16 +119,23 @@ class PostgresStatementsTest {
         // What the first reader of a new version may tidy up, is tidied up.
         client.holder("n");
         reset();
-        long before = one("SELECT pg_current_wal_insert_lsn() - '0/0'");
         assertThat(acquire(client, claim("n"))).isEmpty();
         assertCost(2, false);
         Claim loser = claim("n");
-        for (int i = 0; i < 300; i++) {
-            assertThat(acquire(client, i % 2 == 0 ? loser : claim("n"))).isEmpty();
+        // A few bytes may be of our own looks into the catalog; 300 locks of a row would be tens of thousands, each
+        // time.
+        // The server may write for itself meanwhile (checkpoints, vacuum), but not each time.
+        long written = Long.MAX_VALUE;
+        for (int round = 0; round < 5 && written >= 3_000; round++) {
+            reset();
+            long before = one("SELECT pg_current_wal_insert_lsn() - '0/0'");
+            for (int i = 0; i < 300; i++) {
+                assertThat(acquire(client, i % 2 == 0 ? loser : claim("n"))).isEmpty();
+            }
+            assertCost(300, false);
+            written = one("SELECT pg_current_wal_insert_lsn() - '0/0'") - before;
         }
-        assertCost(300, false);
-        // A few bytes may be of our own looks into the catalog; 300 locks of a row would be tens of thousands.
-        assertThat(one("SELECT pg_current_wal_insert_lsn() - '0/0'")).isLessThan(before + 3_000);
+        assertThat(written).isLessThan(3_000);
     }
 
     /** Over the application's DataSource it is the same; with another isolation, three statements more. */
