@@ -292,15 +292,20 @@ class MariaDbSettingsTest {
                 .isEqualTo(1);
         LockBackend loser = open("", "table");
         acquire(loser, claim("n1"));
-        // A few bytes of the server's own may come between; 200 locks of a row that wrote would be tens of thousands.
-        assertThat(written(() -> {
-                    for (int i = 0; i < 100; i++) {
-                        acquire(loser, claim("n1"));
-                        // Without having seen it held before.
-                        acquire(loser, claim("n" + i));
-                    }
-                }))
-                .isLessThan(3_000);
+        // The server may write for itself meanwhile (a checkpoint, a purge), but not each time; 200 locks of a row that
+        // wrote would be tens of thousands of bytes, each time.
+        long fewest = Long.MAX_VALUE;
+        for (int round = 0; round < 5 && fewest >= 3_000; round++) {
+            long bytes = written(() -> {
+                for (int i = 0; i < 100; i++) {
+                    acquire(loser, claim("n1"));
+                    // Without having seen it held before.
+                    acquire(loser, claim("n" + i));
+                }
+            });
+            fewest = Math.min(fewest, bytes);
+        }
+        assertThat(fewest).isLessThan(3_000);
     }
 
     /** Over the application's DataSource: one more, and two where the isolation is MariaDB's default. */
