@@ -40,6 +40,8 @@ record Event(
         EVICT,
         /** Requests for the name waited in the store: no call that was made meanwhile was carried out before its end. */
         HOLD_UP,
+        /** A fault lasted from its call to its answer; its name stands for the lock's. Of no client: -1. */
+        FAULT,
         READ,
         WRITE,
         /** The client was told, or saw, that its lease was over. */

@@ -2,6 +2,7 @@ package dev.mortise.lock.tck;
 
 import java.time.Duration;
 import java.util.Optional;
+import java.util.Set;
 
 /** Faults between the clients of a {@link Store} and its servers, and of those themselves. For any thread. */
 public interface Faults {
@@ -41,6 +42,22 @@ public interface Faults {
      */
     default Optional<AutoCloseable> holdUp(String name) throws Exception {
         return Optional.empty();
+    }
+
+    /** The faults that {@link #begin} can cause here. A declared event that has none of its own fails the kit. */
+    default Set<Fault> possible() {
+        return Set.of();
+    }
+
+    /**
+     * Lets this befall the store, and returns when it has: for all clients, those of other processes included. The kit
+     * begins one at a time, and calls no other method of this interface until it has ended.
+     *
+     * @return what ends it, and returns when the store is well again and answers; closed once, from any thread
+     * @throws Exception if it could not be done, which ends the run of the kit, as one at the close does
+     */
+    default AutoCloseable begin(Fault fault) throws Exception {
+        throw new UnsupportedOperationException(fault + " cannot be caused here");
     }
 
     /** Ends {@link #delayReplies}, and {@link #loseReply} if that has befallen nobody yet. */

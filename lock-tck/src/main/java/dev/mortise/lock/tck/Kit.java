@@ -51,6 +51,15 @@ final class Kit implements AutoCloseable {
     /** The first finding of a rule. */
     private record Failure(Scenario scenario, Duration lease, Finding finding, History history) {}
 
+    /**
+     * An event that the backend does not declare to survive, caused and seen to break it.
+     *
+     * @param what in a sentence, with the token check that made it harmless or did not
+     * @param exclusion whether two held it at a time
+     * @param tokens whether a token came twice, or a smaller one after a larger
+     */
+    record Shown(Fault fault, String what, boolean exclusion, boolean tokens, History history) {}
+
     enum Status {
         PASSED,
         FAILED,

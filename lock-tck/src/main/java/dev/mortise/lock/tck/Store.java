@@ -26,6 +26,16 @@ public interface Store extends AutoCloseable {
      */
     void evict(String name);
 
+    /** Whether {@link #evict} can be done here; where it cannot, the kit never calls it, and says what it left out. */
+    default boolean canEvict() {
+        return true;
+    }
+
+    /** What was tested, for the report: the product, its version, settings that matter. Never a secret. */
+    default Map<String, String> about() {
+        return Map.of();
+    }
+
     /** Faults that can be caused here; a rule that needs one is skipped where there are none. */
     default Optional<Faults> faults() {
         return Optional.empty();
