@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
 class AttackTest {
     private static final int LEASE = 2;
     private static final int AT_A_TIME = 3;
-    private static final Duration LENGTH = Duration.ofSeconds(Integer.getInteger("mortise.attack.seconds", 45));
+    private static final Duration LENGTH = Duration.ofSeconds(Integer.getInteger("mortise.attack.seconds", 25));
 
     /**
      * The first number on every line is the command's token: never a smaller one than on the line before. The second is the

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Eight processes add one to a number in a plain file that nothing else protects: not one is lost. */
 class CounterTest {
     private static final int PROCESSES = 8;
-    private static final int RUNS = Integer.getInteger("mortise.counter.runs", 10);
+    private static final int RUNS = Integer.getInteger("mortise.counter.runs", 6);
 
     private final Processes processes = new Processes();
 
