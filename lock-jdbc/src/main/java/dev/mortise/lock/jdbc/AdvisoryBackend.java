@@ -403,7 +403,7 @@ final class AdvisoryBackend implements LockBackend {
                     // Nobody holds it, and the server has not yet taken the key from a session that is dead or cut
                     // off. Or the grant is ours, and its answer got lost together with its session.
                     since = context.nanoTime();
-                    Long token = takeRow(dialect.acquire(), line);
+                    Long token = takeRow(dialect.statements().acquire(), line);
                     if (token != null) {
                         giveBack(seat, line);
                         return granted(seat, null, token, since);
@@ -521,7 +521,7 @@ final class AdvisoryBackend implements LockBackend {
             Row row = AdvisoryBackend.this.look(line, tried, name);
             if (row != null && row.live() && row.rest > row.lease + 1) {
                 // Nobody was ever promised more: the clock was set back since. Its own end would come late by as much.
-                line.db.change(dialect.clamp(), r -> true, name, String.valueOf(row.owner));
+                line.db.change(dialect.statements().clamp(), r -> true, name, String.valueOf(row.owner));
                 return AdvisoryBackend.this.look(line, tried, name);
             }
             return row;
@@ -555,7 +555,7 @@ final class AdvisoryBackend implements LockBackend {
     }
 
     private @Nullable Row look(Line line, String tried, String name) throws SQLException {
-        List<Row> rows = line.db.query(dialect.look(), Row::new, name);
+        List<Row> rows = line.db.query(dialect.statements().look(), Row::new, name);
         if (rows.isEmpty()) {
             return null;
         }
@@ -818,7 +818,7 @@ final class AdvisoryBackend implements LockBackend {
                 true,
                 end,
                 line -> line.db
-                        .change(dialect.release(), r -> r.getInt(1) == 1, name, claim.owner())
+                        .change(dialect.statements().release(), r -> r.getInt(1) == 1, name, claim.owner())
                         .contains(true));
     }
 

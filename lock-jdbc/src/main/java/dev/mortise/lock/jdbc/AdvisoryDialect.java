@@ -19,11 +19,6 @@ import org.jspecify.annotations.Nullable;
  */
 interface AdvisoryDialect extends Dialect {
 
-    @Override
-    default String strategy() {
-        return ADVISORY;
-    }
-
     /** The key of this name, as {@link Names} has it: the same in every client of this table, and for ever. */
     Object key(String name);
 
@@ -44,7 +39,7 @@ interface AdvisoryDialect extends Dialect {
     record Taken(boolean had, @Nullable Long token) {}
 
     /**
-     * {@link #acquire} for a session that has the key. It waits for the row if somebody is about to change it, as who gave
+     * {@link Dialect.Statements#acquire} for a session that has the key. It waits for the row if somebody is about to change it, as who gave
      * the key up a moment before the commit of his release.
      */
     String acquireWithKey();
@@ -62,7 +57,7 @@ interface AdvisoryDialect extends Dialect {
     /** Gives the key up. False if the session did not have it. */
     boolean unlock(Connected db, Object key) throws SQLException;
 
-    /** {@link #release}, and then {@link #unlock}. */
+    /** {@link Dialect.Statements#release}, and then {@link #unlock}. */
     Released release(Connected db, Object key, String name, String owner) throws SQLException;
 
     /** Whether the claim was live, and whether the session had the key, and has nothing now. */

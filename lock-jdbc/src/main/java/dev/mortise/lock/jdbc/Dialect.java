@@ -36,9 +36,7 @@ interface Dialect {
     String ADVISORY = "advisory";
 
     /** What the column {@code strategy} says in rows of these statements. */
-    default String strategy() {
-        return TABLE;
-    }
+    String strategy();
 
     /** The store as people know it, without secrets. */
     String store();
@@ -73,7 +71,7 @@ interface Dialect {
     long leastNanos();
 
     /**
-     * Whether {@link #acquire}, {@link #release}, {@link #adopt} and {@link #clamp} take one parameter more, as the last:
+     * Whether acquire, release, adopt and clamp take one parameter more, as the last:
      * how long they may wait for somebody else's lock, in milliseconds as text.
      */
     boolean limitsWaits();
@@ -87,22 +85,29 @@ interface Dialect {
     /** What to do about it. */
     String advice(SQLException e);
 
-    /**
-     * Takes a name that has no row, is free or has ended, for a new token; or starts the lease anew for the owner it
-     * has, under the same token. Else it does nothing, and answers nothing. Rows of another format or strategy are
-     * neither.
-     *
-     * <p>In: {@link #acquireParameters}. Out: token, or NULL if it did nothing.
-     */
-    String acquire();
+    /** Their texts, each complete in itself. Constant from the first {@link #open} on. */
+    Statements statements();
 
-    /** The parameters of {@link #acquire}, in its order: of name, owner and lease. */
+    /**
+     * The statements for one name.
+     *
+     * @param acquire takes a name that has no row, is free or has ended, for a new token; or starts the lease anew for the
+     *     owner it has, under the same token. Else it does nothing, and answers nothing. Rows of another format or strategy
+     *     are neither. In: {@link #acquireParameters}. Out: token, or NULL if it did nothing
+     * @param look in: name. Out: format, strategy, owner or NULL, token, lease, what is left of it. Writes nothing
+     * @param release frees the name if it is this owner's. In: name, owner. Out: 1 if the claim was live, 0 if it had ended
+     * @param adopt puts the heir into the place of the held claim if that is live, for a new token; or, if the heir is there
+     *     already and live, starts its lease anew under the same token. In: name, held owner, held token, heir, lease. Out:
+     *     token
+     * @param clamp brings the end of this owner's claim back to one lease from now, if it lies further ahead. In: name,
+     *     owner. Out: one row if it did
+     */
+    record Statements(String acquire, String look, String release, String adopt, String clamp) {}
+
+    /** The parameters of {@link Statements#acquire}, in its order: of name, owner and lease. */
     default Object[] acquireParameters(String name, String owner, long lease) {
         return new Object[] {name, owner, lease};
     }
-
-    /** In: name. Out: format, strategy, owner or NULL, token, lease, what is left of it. Writes nothing. */
-    String look();
 
     /**
      * Starts the leases of live claims anew, each for its own length. Out: name, owner, token, and the lease, or NULL if
@@ -126,23 +131,6 @@ interface Dialect {
 
     /** How many claims one statement may renew: a power of two. */
     int largestBatch();
-
-    /** Frees the name if it is this owner's. In: name, owner. Out: 1 if the claim was live, 0 if it had ended. */
-    String release();
-
-    /**
-     * Puts the heir into the place of the held claim if that is live, for a new token; or, if the heir is there already
-     * and live, starts its lease anew under the same token.
-     *
-     * <p>In: name, held owner, held token, heir, lease. Out: token.
-     */
-    String adopt();
-
-    /**
-     * Brings the end of this owner's claim back to one lease from now, if it lies further ahead. In: name, owner. Out:
-     * one row if it did.
-     */
-    String clamp();
 
     /** A statement and its parameters. */
     record Query(String sql, List<?> parameters) {}

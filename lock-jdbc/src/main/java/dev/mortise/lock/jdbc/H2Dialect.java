@@ -25,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * H2, by the clock of the machine that has the database. Its clock in a statement is that of the statement's start, which
  * may be older than its lock of the row: that ends no lease sooner, and lets nobody in sooner.
  */
-final class H2Dialect implements Dialect {
+final class H2Dialect extends ServerDialect {
     static final String DDL = "h2.sql";
 
     /** What was committed within the last half second may be lost with the server, and is never flushed by a commit. */
@@ -54,24 +54,19 @@ final class H2Dialect implements Dialect {
         return NOW + " + " + lease + " + 1";
     }
 
-    private final PostgresDialect.Source source;
     private final String table;
-    private final String acquire;
-    private final String look;
+    private final Statements statements;
     private final String renew;
-    private final String release;
-    private final String adopt;
-    private final String clamp;
 
     /** In this schema; null for the default one, by whatever name. */
-    H2Dialect(PostgresDialect.Source source, @Nullable String schema) {
-        this.source = source;
+    H2Dialect(ServerDialect.Source source, @Nullable String schema) {
+        super(source, TABLE);
         if (schema != null && (schema.isEmpty() || schema.length() > 256)) {
             throw new IllegalArgumentException("schema must be a name of 1 to 256 characters");
         }
         // Names without quotes, in upper or lower case as the database has it.
         table = (schema == null ? "PUBLIC" : '"' + schema.replace("\"", "\"\"") + '"') + ".mortise_lock";
-        acquire = "SELECT token FROM FINAL TABLE (MERGE INTO " + table
+        String acquire = "SELECT token FROM FINAL TABLE (MERGE INTO " + table
                 + " l USING (SELECT CAST(? AS VARCHAR(1536)) AS n,"
                 + " CAST(? AS VARCHAR(128)) AS o, CAST(? AS BIGINT) AS ms) q ON l.name = q.n"
                 + " WHEN MATCHED AND " + OURS + " AND (l.owner IS NULL OR l.until_ms <= " + NOW + " OR l.owner = q.o)"
@@ -80,7 +75,7 @@ final class H2Dialect implements Dialect {
                 + " owner = q.o, lease_ms = q.ms, until_ms = " + until("q.ms")
                 + " WHEN NOT MATCHED THEN INSERT (name, format, strategy, token, owner, lease_ms, until_ms)"
                 + " VALUES (q.n, " + FORMAT + ", '" + TABLE + "', " + MICROS + ", q.o, q.ms, " + until("q.ms") + "))";
-        look = "SELECT format, strategy, owner, token, lease_ms, until_ms - " + NOW + " FROM " + table
+        String look = "SELECT format, strategy, owner, token, lease_ms, until_ms - " + NOW + " FROM " + table
                 + " WHERE name = ?";
         // The grants in the outer loop, and their rows by key.
         renew = "SELECT name, owner, token, lease_ms FROM FINAL TABLE (MERGE INTO " + table + " l USING (SELECT * FROM"
@@ -88,37 +83,24 @@ final class H2Dialect implements Dialect {
                 + " AS a(n, o, t)) q ON l.name = q.n AND l.owner = q.o AND l.token = q.t"
                 + " WHEN MATCHED AND " + OURS + " AND l.until_ms > " + NOW + " THEN UPDATE SET until_ms = "
                 + until("l.lease_ms") + ")";
-        release = "SELECT CASE WHEN until_ms > " + NOW + " THEN 1 ELSE 0 END FROM FINAL TABLE (UPDATE " + table
+        String release = "SELECT CASE WHEN until_ms > " + NOW + " THEN 1 ELSE 0 END FROM FINAL TABLE (UPDATE " + table
                 + " l SET owner = NULL WHERE l.name = ? AND l.owner = ? AND " + OURS + ")";
-        adopt = "SELECT token FROM FINAL TABLE (MERGE INTO " + table + " l USING (SELECT CAST(? AS VARCHAR(1536)) AS n,"
+        String adopt = "SELECT token FROM FINAL TABLE (MERGE INTO " + table
+                + " l USING (SELECT CAST(? AS VARCHAR(1536)) AS n,"
                 + " CAST(? AS VARCHAR(128)) AS held, CAST(? AS BIGINT) AS t, CAST(? AS VARCHAR(128)) AS heir,"
                 + " CAST(? AS BIGINT) AS ms) q ON l.name = q.n"
                 + " WHEN MATCHED AND " + OURS + " AND ((l.owner = q.held AND l.token = q.t) OR l.owner = q.heir)"
                 + " AND l.until_ms > " + NOW + " THEN UPDATE SET"
                 + " token = CASE WHEN l.owner = q.heir THEN l.token ELSE GREATEST(l.token + 1, " + MICROS + ") END,"
                 + " owner = q.heir, lease_ms = q.ms, until_ms = " + until("q.ms") + ")";
-        clamp = "SELECT 1 FROM FINAL TABLE (UPDATE " + table + " l SET until_ms = " + until("l.lease_ms")
+        String clamp = "SELECT 1 FROM FINAL TABLE (UPDATE " + table + " l SET until_ms = " + until("l.lease_ms")
                 + " WHERE l.name = ? AND l.owner = ? AND " + OURS + " AND l.until_ms > " + until("l.lease_ms") + ")";
-    }
-
-    @Override
-    public String store() {
-        return source.store();
+        statements = new Statements(acquire, look, release, adopt, clamp);
     }
 
     @Override
     public Guarantees guarantees() {
         return GUARANTEES;
-    }
-
-    @Override
-    public int sessions() {
-        return 8;
-    }
-
-    @Override
-    public boolean keepsSessions() {
-        return source.own();
     }
 
     // ---- Connections ---------------------------------------------------------------------------------------------
@@ -193,8 +175,8 @@ final class H2Dialect implements Dialect {
 
     /** Whether the table is there; with all rights and columns that are needed, or else this fails. */
     private boolean usable(Connection connection) throws SQLException {
-        try (var statement = connection.prepareStatement(release);
-                var claim = connection.prepareStatement(acquire)) {
+        try (var statement = connection.prepareStatement(statements.release());
+                var claim = connection.prepareStatement(statements.acquire())) {
             // No lock has this name: nothing is changed. The other one needs the rights to be compiled.
             statement.setString(1, "");
             statement.setString(2, "");
@@ -457,13 +439,8 @@ final class H2Dialect implements Dialect {
     // ---- Statements ----------------------------------------------------------------------------------------------
 
     @Override
-    public String acquire() {
-        return acquire;
-    }
-
-    @Override
-    public String look() {
-        return look;
+    public Statements statements() {
+        return statements;
     }
 
     @Override
@@ -489,21 +466,6 @@ final class H2Dialect implements Dialect {
     @Override
     public int largestBatch() {
         return 1024;
-    }
-
-    @Override
-    public String release() {
-        return release;
-    }
-
-    @Override
-    public String adopt() {
-        return adopt;
-    }
-
-    @Override
-    public String clamp() {
-        return clamp;
     }
 
     // ---- The fence -----------------------------------------------------------------------------------------------

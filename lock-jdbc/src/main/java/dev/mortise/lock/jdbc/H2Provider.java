@@ -54,7 +54,7 @@ public final class H2Provider implements BackendProvider {
     }
 
     /** Connections of our own. */
-    static final class Url implements PostgresDialect.Source {
+    static final class Url implements ServerDialect.Source {
         private final String store;
         private final String url;
         private final Properties properties = new Properties();

@@ -86,7 +86,7 @@ public final class JdbcLocks {
                 context);
     }
 
-    private static final class Borrowed implements PostgresDialect.Source {
+    private static final class Borrowed implements ServerDialect.Source {
         private final DataSource dataSource;
         private final String product;
 

@@ -40,13 +40,8 @@ final class MariaDbAdvisory extends MariaDbDialect implements AdvisoryDialect {
 
     private static final String HAS = "SELECT COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0)";
 
-    MariaDbAdvisory(PostgresDialect.Source source) {
+    MariaDbAdvisory(ServerDialect.Source source) {
         super(source, null, ADVISORY, GUARANTEES, NOT_DURABLE);
-    }
-
-    @Override
-    public String strategy() {
-        return ADVISORY;
     }
 
     /**
@@ -181,15 +176,14 @@ final class MariaDbAdvisory extends MariaDbDialect implements AdvisoryDialect {
 
     @Override
     public String acquireWithKey() {
-        return statements().acquireWithKey;
+        return texts().acquireWithKey;
     }
 
     // ---- Keys ----------------------------------------------------------------------------------------------------
 
     @Override
     public Taken take(Connected db, Object key, String name, String owner, long leaseMillis) throws SQLException {
-        List<List<Object[]>> answers =
-                db.queries(TRY + NEXT + statements().take, key, name, owner, leaseMillis, key, owner);
+        List<List<Object[]>> answers = db.queries(TRY + NEXT + texts().take, key, name, owner, leaseMillis, key, owner);
         boolean had = answer(db, answers.get(0));
         List<Object[]> rows = answers.get(1);
         return new Taken(had, rows.isEmpty() || rows.get(0)[0] == null ? null : ((Number) rows.get(0)[0]).longValue());
@@ -219,7 +213,7 @@ final class MariaDbAdvisory extends MariaDbDialect implements AdvisoryDialect {
 
     @Override
     public Released release(Connected db, Object key, String name, String owner) throws SQLException {
-        List<List<Object[]>> answers = db.queries(release() + NEXT + UNLOCK, name, owner, key);
+        List<List<Object[]>> answers = db.queries(statements().release() + NEXT + UNLOCK, name, owner, key);
         List<Object[]> rows = answers.get(0);
         return new Released(
                 !rows.isEmpty() && ((Number) rows.get(0)[0]).longValue() == 1, unlocked(db, answers.get(1)));

@@ -25,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * <p>It has no UPDATE … RETURNING (before 13), but INSERT … RETURNING. So what changes a row is written as an insert of that
  * very row: its SELECT locks the row by its key and judges it, once, and the insert then meets it and updates it.
  */
-class MariaDbDialect implements Dialect {
+class MariaDbDialect extends ServerDialect {
     static final String DDL = "mariadb.sql";
 
     /** With settings under which what was committed is on the disk. */
@@ -67,34 +67,31 @@ class MariaDbDialect implements Dialect {
         return "CONVERT(" + value + " USING ascii) COLLATE ascii_bin";
     }
 
-    private final PostgresDialect.Source source;
-    private final String strategy;
     private final Guarantees whenDurable;
     private final Guarantees whenNot;
 
     /** The database of the table; null for the one that the first connection has. Always the same from then on. */
     private volatile @Nullable String database;
 
-    private volatile @Nullable Statements statements;
+    private volatile @Nullable Texts texts;
     private volatile boolean durable = true;
 
     /** The variable that tells the isolation. */
     private volatile String isolation = "tx_isolation";
 
     /** The strategy {@code table}. */
-    MariaDbDialect(PostgresDialect.Source source, @Nullable String database) {
+    MariaDbDialect(ServerDialect.Source source, @Nullable String database) {
         this(source, database, TABLE, GUARANTEES, NOT_DURABLE);
     }
 
     /** Promises the one or the other, as the server has it. */
     MariaDbDialect(
-            PostgresDialect.Source source,
+            ServerDialect.Source source,
             @Nullable String database,
             String strategy,
             Guarantees whenDurable,
             Guarantees whenNot) {
-        this.source = source;
-        this.strategy = strategy;
+        super(source, strategy);
         this.whenDurable = whenDurable;
         this.whenNot = whenNot;
         this.database = database;
@@ -103,9 +100,8 @@ class MariaDbDialect implements Dialect {
         }
     }
 
-    static final class Statements {
+    static final class Texts {
         private final String table;
-        private final String acquire;
 
         /** The same for whoever has the name's key: it waits for the row, whatever is in it. */
         final String acquireWithKey;
@@ -113,23 +109,19 @@ class MariaDbDialect implements Dialect {
         /** The same, if this session has the key: one parameter more, between lease and owner. */
         final String take;
 
-        private final String look;
+        private final Statements statements;
         private final String renew;
         private final String ended;
-        private final String release;
-        private final String adopt;
-        private final String clamp;
 
-        Statements(String database, String strategy) {
+        Texts(String database, String strategy) {
             table = quoted(database) + ".mortise_lock";
             String ours = "l.format = " + FORMAT + " AND l.strategy = '" + strategy + "'";
             String insert = "INSERT INTO " + table + COLUMNS;
             String t = "mortise_lock.";
 
-            // Who would lose does not get as far as the row: locking it would wait for its holder's writes. Judged
-            // once,
-            // by the row as it is locked, into the sign of the token: the assignments run from left to right, see the
-            // values of those before them, and each would read the clock anew.
+            // Who would lose does not get as far as the row: locking it would wait for its holder's writes.
+            // Judged once, by the row as it is locked, into the sign of the token: the assignments run from left to
+            // right, see the values of those before them, and each would read the clock anew.
             String claim = insert + " SELECT q.n, " + FORMAT + ", '" + strategy + "', " + MICROS + ", q.o, q.ms, "
                     + until("q.ms") + " FROM (SELECT " + ascii("?") + " AS n, " + ascii("?") + " AS o, ? AS ms) q"
                     + " WHERE ";
@@ -143,11 +135,11 @@ class MariaDbDialect implements Dialect {
                     + " until_ms = IF(" + t + "token > 0, " + until("VALUES(lease_ms)") + ", " + t + "until_ms),"
                     + " token = ABS(" + t + "token)"
                     + " RETURNING IF(owner = " + ascii("?") + ", token, NULL)";
-            acquire = claim + "NOT EXISTS (SELECT 1 FROM " + table + " l WHERE l.name = q.n AND l.owner <> q.o"
+            String acquire = claim + "NOT EXISTS (SELECT 1 FROM " + table + " l WHERE l.name = q.n AND l.owner <> q.o"
                     + " AND l.until_ms > " + NOW + ")" + judge;
             acquireWithKey = claim + "TRUE" + judge;
             take = claim + "IS_USED_LOCK(?) = CONNECTION_ID()" + judge;
-            look = "SELECT format, strategy, owner, token, lease_ms, until_ms - " + NOW + " FROM " + table
+            String look = "SELECT format, strategy, owner, token, lease_ms, until_ms - " + NOW + " FROM " + table
                     + " WHERE name = " + ascii("?");
             String asked = "JSON_TABLE(?, '$[*]' COLUMNS (n varchar(1536) PATH '$[0]', o varchar(128) PATH '$[1]',"
                     + " t bigint PATH '$[2]')) a";
@@ -164,17 +156,18 @@ class MariaDbDialect implements Dialect {
                     + table + " l ON " + match + " WHERE l.until_ms <= " + NOW + " FOR UPDATE SKIP LOCKED)";
             String mine = " FROM " + table + " l WHERE l.name = " + ascii("?") + " AND l.owner = " + ascii("?")
                     + " AND " + ours;
-            release = insert + same + "l.until_ms" + mine + " FOR UPDATE"
+            String release = insert + same + "l.until_ms" + mine + " FOR UPDATE"
                     + " ON DUPLICATE KEY UPDATE owner = NULL RETURNING IF(until_ms > " + NOW + ", 1, 0)";
-            adopt = insert + " SELECT l.name, l.format, l.strategy,"
+            String adopt = insert + " SELECT l.name, l.format, l.strategy,"
                     + " IF(l.owner = q.heir, l.token, GREATEST(l.token + 1, " + MICROS + ")), q.heir, q.ms, "
                     + until("q.ms") + " FROM (SELECT " + ascii("?") + " AS n, " + ascii("?") + " AS held, ? AS t, "
                     + ascii("?") + " AS heir, ? AS ms) q STRAIGHT_JOIN " + table + " l ON l.name = q.n WHERE " + ours
                     + " AND ((l.owner = q.held AND l.token = q.t) OR l.owner = q.heir) AND l.until_ms > " + NOW
                     + " FOR UPDATE ON DUPLICATE KEY UPDATE token = VALUES(token), owner = VALUES(owner),"
                     + " lease_ms = VALUES(lease_ms), until_ms = VALUES(until_ms) RETURNING token";
-            clamp = insert + same + until("l.lease_ms") + mine + " AND l.until_ms > " + until("l.lease_ms")
+            String clamp = insert + same + until("l.lease_ms") + mine + " AND l.until_ms > " + until("l.lease_ms")
                     + " FOR UPDATE ON DUPLICATE KEY UPDATE until_ms = VALUES(until_ms) RETURNING 1";
+            statements = new Statements(acquire, look, release, adopt, clamp);
         }
     }
 
@@ -187,28 +180,13 @@ class MariaDbDialect implements Dialect {
         return '`' + name.replace("`", "``") + '`';
     }
 
-    final Statements statements() {
-        return Objects.requireNonNull(statements, "not open");
-    }
-
-    @Override
-    public String store() {
-        return source.store();
+    final Texts texts() {
+        return Objects.requireNonNull(texts, "not open");
     }
 
     @Override
     public Guarantees guarantees() {
         return durable ? whenDurable : whenNot;
-    }
-
-    @Override
-    public int sessions() {
-        return 8;
-    }
-
-    @Override
-    public boolean keepsSessions() {
-        return source.own();
     }
 
     // ---- Connections ---------------------------------------------------------------------------------------------
@@ -278,15 +256,15 @@ class MariaDbDialect implements Dialect {
         boolean logs = !on(is, "LOG_BIN") || is.getOrDefault("SYNC_BINLOG", "0").equals("1");
         declare(flushes && logs, again);
         isolation = is.containsKey("TRANSACTION_ISOLATION") ? "transaction_isolation" : "tx_isolation";
-        if (statements == null) {
+        if (texts == null) {
             String found = database == null ? is.get("DATABASE") : database;
             if (found == null || found.equals("null")) {
                 throw new Refusal("no database is named", "name the one that is to have the table", null);
             }
             database = found;
-            statements = new Statements(found, strategy);
+            texts = new Texts(found, strategy());
         }
-        Statements sql = statements();
+        Texts sql = texts();
         if (!usable(connection, sql, end)) {
             if (again) {
                 throw new Refusal(
@@ -387,9 +365,10 @@ class MariaDbDialect implements Dialect {
     }
 
     /** Whether the table is there; with all rights and columns that are needed, or else this fails. */
-    private boolean usable(Connection connection, Statements sql, long end) throws SQLException {
+    private boolean usable(Connection connection, Texts sql, long end) throws SQLException {
         // No lock has this name: nothing is changed.
-        try (PreparedStatement statement = connection.prepareStatement(limited(sql.release, millis(end)))) {
+        try (PreparedStatement statement =
+                connection.prepareStatement(limited(sql.statements.release(), millis(end)))) {
             statement.setString(1, "");
             statement.setString(2, "");
             statement.executeQuery().close();
@@ -402,7 +381,7 @@ class MariaDbDialect implements Dialect {
         }
     }
 
-    private void create(Connection connection, Statements sql, long end) throws SQLException {
+    private void create(Connection connection, Texts sql, long end) throws SQLException {
         try (Statement statement = connection.createStatement()) {
             statement.execute(limited(
                     Dialect.ddl(DDL, "mortise_lock")
@@ -498,9 +477,8 @@ class MariaDbDialect implements Dialect {
     public boolean isBusy(SQLException e) {
         return switch (e.getErrorCode()) {
             // The server rolled the statement back: lock wait timeout, deadlock, its time is over, cancelled, changed
-            // since
-            // it was read, the table is being changed. Or it did not come to it: too many connections, of this user, of
-            // all.
+            // since it was read, the table is being changed. Or it did not come to it: too many connections, of this
+            // user, of all.
             case 1205, 1213, 1969, 1317, 1020, 1412, 1040 -> true;
             default -> usersLimit(e) || state(e).equals("40001");
         };
@@ -561,7 +539,7 @@ class MariaDbDialect implements Dialect {
         if (e instanceof Refusal refusal) {
             return refusal.advice();
         }
-        Statements sql = statements;
+        Texts sql = texts;
         String table = sql == null ? "mortise_lock" : sql.table;
         return switch (e.getErrorCode()) {
             case 1205, 1213, 1020, 1969 ->
@@ -590,13 +568,8 @@ class MariaDbDialect implements Dialect {
     // ---- Statements ----------------------------------------------------------------------------------------------
 
     @Override
-    public String strategy() {
-        return strategy;
-    }
-
-    @Override
-    public String acquire() {
-        return statements().acquire;
+    public Statements statements() {
+        return texts().statements;
     }
 
     @Override
@@ -605,19 +578,14 @@ class MariaDbDialect implements Dialect {
     }
 
     @Override
-    public String look() {
-        return statements().look;
-    }
-
-    @Override
     public Query renew(List<Grant> grants) {
-        return new Query(statements().renew, List.of(json(grants)));
+        return new Query(texts().renew, List.of(json(grants)));
     }
 
     @Override
     public Query ended(List<Grant> grants) {
         String asked = json(grants);
-        return new Query(statements().ended, List.of(asked, asked));
+        return new Query(texts().ended, List.of(asked, asked));
     }
 
     /** Arrays of name, owner and token. All are printable ASCII. */
@@ -647,21 +615,6 @@ class MariaDbDialect implements Dialect {
     public int largestBatch() {
         // One request that the system's buffers take, so that a server that reads nothing cannot make the sender wait.
         return 1024;
-    }
-
-    @Override
-    public String release() {
-        return statements().release;
-    }
-
-    @Override
-    public String adopt() {
-        return statements().adopt;
-    }
-
-    @Override
-    public String clamp() {
-        return statements().clamp;
     }
 
     // ---- The fence -----------------------------------------------------------------------------------------------

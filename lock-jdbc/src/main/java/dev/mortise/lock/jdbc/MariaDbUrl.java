@@ -12,7 +12,7 @@ import javax.net.ssl.SSLException;
 import org.jspecify.annotations.Nullable;
 
 /** Connections of our own to the server of a JDBC URL of MariaDB, with settings of our own. */
-final class MariaDbUrl implements PostgresDialect.Source {
+final class MariaDbUrl implements ServerDialect.Source {
     private static final String PREFIX = "jdbc:mariadb:";
 
     private final String store;

@@ -63,7 +63,7 @@ final class PostgresAdvisory extends PostgresDialect implements AdvisoryDialect 
     private final Duration callTimeout;
     private final String acquireWithKey = acquire("true");
     private final String take = TAKE + acquire("current_setting('mortise.key', true) = 'true'");
-    private final String release = release() + "; " + UNLOCK;
+    private final String release = statements().release() + "; " + UNLOCK;
 
     /** The server's processes that the open sessions are with, where a proxy is between. */
     private final Set<Integer> processes = ConcurrentHashMap.newKeySet();
@@ -83,11 +83,6 @@ final class PostgresAdvisory extends PostgresDialect implements AdvisoryDialect 
                 NOT_DURABLE,
                 WAITS + " AS waits, set_config('synchronous_commit', 'off', true) AS soon");
         this.callTimeout = callTimeout;
-    }
-
-    @Override
-    public String strategy() {
-        return ADVISORY;
     }
 
     @Override

@@ -15,7 +15,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /** PostgreSQL, whose server's clock is the database's clock. */
-class PostgresDialect implements Dialect {
+class PostgresDialect extends ServerDialect {
     static final String DDL = "postgresql.sql";
 
     /** With settings under which what was committed is on the disk. */
@@ -48,20 +48,7 @@ class PostgresDialect implements Dialect {
         return NOW + " + " + lease + " + 1";
     }
 
-    /** Where connections come from, and what is done to them so that our statements run as they must. */
-    interface Source {
-        /** The store as people know it, without secrets. */
-        String store();
-
-        /** Whether connections are ours, with settings of our own. */
-        boolean own();
-
-        Connection connect(long nanos) throws SQLException;
-    }
-
-    final Source source;
     final String schema;
-    private final String strategy;
     private final Guarantees whereDurable;
     private final Guarantees elsewhere;
 
@@ -70,12 +57,8 @@ class PostgresDialect implements Dialect {
 
     private final String table;
     private final String ours;
-    private final String acquire;
-    private final String look;
+    private final Statements statements;
     private final String renew;
-    private final String release;
-    private final String adopt;
-    private final String clamp;
 
     private volatile boolean durable = true;
 
@@ -98,9 +81,8 @@ class PostgresDialect implements Dialect {
             Guarantees whereDurable,
             Guarantees elsewhere,
             String released) {
-        this.source = source;
+        super(source, strategy);
         this.schema = schema;
-        this.strategy = strategy;
         this.whereDurable = whereDurable;
         this.elsewhere = elsewhere;
         if (schema.isEmpty() || schema.indexOf('\0') >= 0 || schema.getBytes(StandardCharsets.UTF_8).length > 63) {
@@ -110,10 +92,10 @@ class PostgresDialect implements Dialect {
         table = quoted + ".mortise_lock";
         ours = "l.format = " + FORMAT + " AND l.strategy = '" + strategy + "'";
         // Who would lose does not get as far as the row: locking it would be a write, with a commit on the disk.
-        acquire = acquire("NOT EXISTS (SELECT 1 FROM " + table + " l WHERE l.name = q.name AND l.owner <> q.owner"
-                + " AND l.until_ms > " + NOW + ")");
-        look = "SELECT l.format, l.strategy, l.owner, l.token, l.lease_ms, l.until_ms - (" + NOW + ") FROM " + table
-                + " l WHERE l.name = ?";
+        String acquire = acquire("NOT EXISTS (SELECT 1 FROM " + table
+                + " l WHERE l.name = q.name AND l.owner <> q.owner" + " AND l.until_ms > " + NOW + ")");
+        String look = "SELECT l.format, l.strategy, l.owner, l.token, l.lease_ms, l.until_ms - (" + NOW + ") FROM "
+                + table + " l WHERE l.name = ?";
         // Judged by the row as it was locked, not as the statement's snapshot has it. A row that the snapshot has with
         // this owner and token, and that was not to be locked, is unknown.
         renew = "WITH asked AS MATERIALIZED (SELECT a.name, a.owner, a.token"
@@ -128,32 +110,36 @@ class PostgresDialect implements Dialect {
                 + " LEFT JOIN " + table + " l ON l.name = a.name AND l.owner = a.owner AND l.token = a.token AND "
                 + ours
                 + " WHERE l.name IS NULL OR m.name IS NOT NULL";
-        release = "UPDATE " + table + " l SET owner = NULL"
+        String release = "UPDATE " + table + " l SET owner = NULL"
                 + " FROM (SELECT ?::text AS name, ?::text AS owner, " + released + ") q"
                 + " WHERE l.name = q.name AND l.owner = q.owner AND " + ours
                 + " RETURNING CASE WHEN l.until_ms > " + NOW + " THEN 1 ELSE 0 END";
         // Locked first and judged then: an UPDATE alone judges before it waits, and again only if the row was changed.
-        adopt = "WITH q AS MATERIALIZED (SELECT ?::text AS name, ?::text AS held, ?::bigint AS token, ?::text AS heir,"
-                + " ?::bigint AS lease, " + WAITS + " AS waits),"
-                + " mine AS MATERIALIZED (SELECT l.name, l.owner, l.token, l.until_ms FROM q JOIN " + table + " l"
-                + " ON l.name = q.name WHERE " + ours
-                + " AND ((l.owner = q.held AND l.token = q.token) OR l.owner = q.heir) FOR NO KEY UPDATE OF l)"
-                + " UPDATE " + table + " l SET"
-                + " token = CASE WHEN m.owner = q.heir THEN m.token ELSE greatest(m.token + 1, " + MICROS + ") END,"
-                + " owner = q.heir, lease_ms = q.lease, until_ms = " + until("q.lease")
-                + " FROM q, mine m WHERE l.name = m.name AND m.until_ms > " + NOW
-                + " RETURNING l.token";
-        clamp = "UPDATE " + table + " l SET until_ms = " + until("l.lease_ms")
+        String adopt =
+                "WITH q AS MATERIALIZED (SELECT ?::text AS name, ?::text AS held, ?::bigint AS token, ?::text AS heir,"
+                        + " ?::bigint AS lease, " + WAITS + " AS waits),"
+                        + " mine AS MATERIALIZED (SELECT l.name, l.owner, l.token, l.until_ms FROM q JOIN " + table
+                        + " l"
+                        + " ON l.name = q.name WHERE " + ours
+                        + " AND ((l.owner = q.held AND l.token = q.token) OR l.owner = q.heir) FOR NO KEY UPDATE OF l)"
+                        + " UPDATE " + table + " l SET"
+                        + " token = CASE WHEN m.owner = q.heir THEN m.token ELSE greatest(m.token + 1, " + MICROS
+                        + ") END,"
+                        + " owner = q.heir, lease_ms = q.lease, until_ms = " + until("q.lease")
+                        + " FROM q, mine m WHERE l.name = m.name AND m.until_ms > " + NOW
+                        + " RETURNING l.token";
+        String clamp = "UPDATE " + table + " l SET until_ms = " + until("l.lease_ms")
                 + " FROM (SELECT ?::text AS name, ?::text AS owner, " + WAITS + " AS waits) q"
                 + " WHERE l.name = q.name AND l.owner = q.owner AND " + ours
                 + " AND l.until_ms > " + until("l.lease_ms")
                 + " RETURNING 1";
+        statements = new Statements(acquire, look, release, adopt, clamp);
     }
 
-    /** {@link Dialect#acquire()} that gets as far as the row only where this holds. */
+    /** {@link Dialect.Statements#acquire} that gets as far as the row only where this holds. */
     final String acquire(String condition) {
         return "INSERT INTO " + table + " AS l (name, format, strategy, token, owner, lease_ms, until_ms)"
-                + " SELECT q.name, " + FORMAT + ", '" + strategy + "', " + MICROS + ", q.owner, q.lease, "
+                + " SELECT q.name, " + FORMAT + ", '" + strategy() + "', " + MICROS + ", q.owner, q.lease, "
                 + until("q.lease")
                 + " FROM (SELECT ?::text AS name, ?::text AS owner, ?::bigint AS lease, " + WAITS + " AS waits) q"
                 + " WHERE " + condition
@@ -167,28 +153,8 @@ class PostgresDialect implements Dialect {
     }
 
     @Override
-    public String strategy() {
-        return strategy;
-    }
-
-    @Override
-    public String store() {
-        return source.store();
-    }
-
-    @Override
     public Guarantees guarantees() {
         return durable ? whereDurable : elsewhere;
-    }
-
-    @Override
-    public int sessions() {
-        return 8;
-    }
-
-    @Override
-    public boolean keepsSessions() {
-        return source.own();
     }
 
     // ---- Connections ---------------------------------------------------------------------------------------------
@@ -301,7 +267,7 @@ class PostgresDialect implements Dialect {
                     "GRANT SELECT, INSERT, UPDATE ON " + quoted + ".mortise_lock TO the role",
                     null);
         }
-        try (PreparedStatement statement = connection.prepareStatement(look)) {
+        try (PreparedStatement statement = connection.prepareStatement(statements.look())) {
             // No lock has this name; a table with other columns fails here.
             statement.setString(1, "");
             statement.executeQuery().close();
@@ -539,13 +505,8 @@ class PostgresDialect implements Dialect {
     // ---- Statements ----------------------------------------------------------------------------------------------
 
     @Override
-    public String acquire() {
-        return acquire;
-    }
-
-    @Override
-    public String look() {
-        return look;
+    public Statements statements() {
+        return statements;
     }
 
     @Override
@@ -571,21 +532,6 @@ class PostgresDialect implements Dialect {
     public int largestBatch() {
         // One request that the system's buffers take, so that a server that reads nothing cannot make the sender wait.
         return 1024;
-    }
-
-    @Override
-    public String release() {
-        return release;
-    }
-
-    @Override
-    public String adopt() {
-        return adopt;
-    }
-
-    @Override
-    public String clamp() {
-        return clamp;
     }
 
     // ---- The fence -----------------------------------------------------------------------------------------------

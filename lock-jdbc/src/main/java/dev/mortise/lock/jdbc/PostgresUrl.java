@@ -14,7 +14,7 @@ import javax.net.ssl.SSLException;
 import org.jspecify.annotations.Nullable;
 
 /** Connections of our own to the server of a JDBC URL, with settings of our own. */
-final class PostgresUrl implements PostgresDialect.Source {
+final class PostgresUrl implements ServerDialect.Source {
     private static final String PREFIX = "jdbc:postgresql:";
 
     private final String store;

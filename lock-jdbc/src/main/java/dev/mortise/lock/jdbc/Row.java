@@ -5,7 +5,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import org.jspecify.annotations.Nullable;
 
-/** A name's row, as {@link Dialect#look} answers it. */
+/** A name's row, as {@link Dialect.Statements#look} answers it. */
 final class Row {
     private final int format;
     private final @Nullable String strategy;

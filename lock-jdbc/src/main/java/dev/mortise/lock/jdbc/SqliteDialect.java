@@ -78,6 +78,8 @@ final class SqliteDialect implements Dialect {
             + " AND until_ms > " + until("lease_ms")
             + " RETURNING 1";
 
+    private static final Statements STATEMENTS = new Statements(ACQUIRE, LOOK, RELEASE, ADOPT, CLAMP);
+
     /** {@link JdbcFence}: in resource, token; out one row if that token is not older than the row's. */
     static final String RAISE = "INSERT INTO mortise_fence (resource, token) VALUES (?1, ?2)"
             + " ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE excluded.token >= token"
@@ -142,6 +144,11 @@ final class SqliteDialect implements Dialect {
                             + "': a database in memory excludes nobody, and a file: URI can switch locking off");
         }
         file = new StoreFile(Path.of(name).toAbsolutePath(), fileSystems);
+    }
+
+    @Override
+    public String strategy() {
+        return TABLE;
     }
 
     @Override
@@ -420,13 +427,8 @@ final class SqliteDialect implements Dialect {
     // ---- Statements ----------------------------------------------------------------------------------------------
 
     @Override
-    public String acquire() {
-        return ACQUIRE;
-    }
-
-    @Override
-    public String look() {
-        return LOOK;
+    public Statements statements() {
+        return STATEMENTS;
     }
 
     @Override
@@ -467,21 +469,6 @@ final class SqliteDialect implements Dialect {
     public int largestBatch() {
         // Three variables each; SQLite allows 32,766.
         return 1024;
-    }
-
-    @Override
-    public String release() {
-        return RELEASE;
-    }
-
-    @Override
-    public String adopt() {
-        return ADOPT;
-    }
-
-    @Override
-    public String clamp() {
-        return CLAMP;
     }
 
     /**

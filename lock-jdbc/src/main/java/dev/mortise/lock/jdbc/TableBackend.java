@@ -165,7 +165,7 @@ final class TableBackend implements LockBackend {
         }
         Optional<Grant> grant = send(tried, Effect.WRITE, wait, (db, since) -> {
             List<Long> tokens = db.change(
-                    dialect.acquire(),
+                    dialect.statements().acquire(),
                     // Tokens are positive: 0 stands for NULL.
                     r -> r.getLong(1),
                     dialect.acquireParameters(name, claim.owner(), lease));
@@ -197,7 +197,7 @@ final class TableBackend implements LockBackend {
                     tried,
                     Effect.NONE,
                     wait,
-                    (db, since) -> db.change(dialect.clamp(), r -> true, name, String.valueOf(row.owner)));
+                    (db, since) -> db.change(dialect.statements().clamp(), r -> true, name, String.valueOf(row.owner)));
             rest = row.lease + 1;
         }
         return Attempt.held(PAUSE, Duration.ofMillis(rest));
@@ -205,7 +205,11 @@ final class TableBackend implements LockBackend {
 
     /** A row of our format and strategy, or null if the name has none. */
     private @Nullable Row look(String tried, String name, Wait wait) throws InterruptedException {
-        List<Row> rows = send(tried, Effect.NONE, wait, (db, since) -> db.query(dialect.look(), Row::new, name));
+        List<Row> rows = send(
+                tried,
+                Effect.NONE,
+                wait,
+                (db, since) -> db.query(dialect.statements().look(), Row::new, name));
         if (rows.isEmpty()) {
             return null;
         }
@@ -321,7 +325,7 @@ final class TableBackend implements LockBackend {
         return uninterrupted(
                 "release " + name,
                 Effect.WRITE,
-                (db, since) -> db.change(dialect.release(), r -> r.getInt(1) == 1, name, claim.owner())
+                (db, since) -> db.change(dialect.statements().release(), r -> r.getInt(1) == 1, name, claim.owner())
                         .contains(true));
     }
 
@@ -341,7 +345,7 @@ final class TableBackend implements LockBackend {
                 end,
                 (db, since) -> db
                         .change(
-                                dialect.adopt(),
+                                dialect.statements().adopt(),
                                 r -> r.getLong(1),
                                 name,
                                 held.owner(),

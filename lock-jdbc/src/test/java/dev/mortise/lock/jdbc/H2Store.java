@@ -89,7 +89,7 @@ final class H2Store extends TestStore {
     Dialect dialect(Duration callTimeout, UnaryOperator<Connection> wrapping) {
         H2Provider.Url own = new H2Provider.Url(uri());
         return new H2Dialect(
-                new PostgresDialect.Source() {
+                new ServerDialect.Source() {
                     @Override
                     public String store() {
                         return own.store();

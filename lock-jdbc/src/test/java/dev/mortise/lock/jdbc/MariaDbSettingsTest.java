@@ -337,12 +337,13 @@ class MariaDbSettingsTest {
                             + " FROM seq_1_to_20000");
             List<Grant> grants = List.of(
                     claim("x1").granted(TestStore.LEASE, 1, 0), claim("x2").granted(TestStore.LEASE, 1, 0));
-            assertThat(rows(c, dialect.acquire(), dialect.acquireParameters("x1", "o~1", 1000L)))
+            assertThat(rows(c, dialect.statements().acquire(), dialect.acquireParameters("x1", "o~1", 1000L)))
                     .isLessThan(10);
-            assertThat(rows(c, dialect.look(), "x1")).isLessThan(10);
-            assertThat(rows(c, dialect.release(), "x1", "o~1")).isLessThan(10);
-            assertThat(rows(c, dialect.clamp(), "x1", "o~1")).isLessThan(10);
-            assertThat(rows(c, dialect.adopt(), "x1", "o~1", 1L, "h~1", 1000L)).isLessThan(10);
+            assertThat(rows(c, dialect.statements().look(), "x1")).isLessThan(10);
+            assertThat(rows(c, dialect.statements().release(), "x1", "o~1")).isLessThan(10);
+            assertThat(rows(c, dialect.statements().clamp(), "x1", "o~1")).isLessThan(10);
+            assertThat(rows(c, dialect.statements().adopt(), "x1", "o~1", 1L, "h~1", 1000L))
+                    .isLessThan(10);
             for (Dialect.Query query : List.of(dialect.renew(grants), dialect.ended(grants))) {
                 assertThat(rows(c, query.sql(), query.parameters().toArray())).isLessThan(400);
             }

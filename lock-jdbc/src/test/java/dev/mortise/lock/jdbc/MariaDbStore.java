@@ -110,9 +110,9 @@ final class MariaDbStore extends TestStore {
     }
 
     /** Connections of our own, wrapped. */
-    PostgresDialect.Source source(Duration callTimeout, UnaryOperator<Connection> wrapping) {
+    ServerDialect.Source source(Duration callTimeout, UnaryOperator<Connection> wrapping) {
         MariaDbUrl url = new MariaDbUrl(uri(), callTimeout, strategy.equals("advisory"));
-        return new PostgresDialect.Source() {
+        return new ServerDialect.Source() {
             @Override
             public String store() {
                 return url.store();

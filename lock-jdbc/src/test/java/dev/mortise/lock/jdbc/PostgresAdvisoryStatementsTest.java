@@ -48,7 +48,7 @@ class PostgresAdvisoryStatementsTest {
         PostgresUrl url = new PostgresUrl(store.uri(role), CALL_TIMEOUT);
         client = store.opened(AdvisoryBackend.open(
                 new PostgresAdvisory(
-                        new PostgresDialect.Source() {
+                        new ServerDialect.Source() {
                             @Override
                             public String store() {
                                 return url.store();

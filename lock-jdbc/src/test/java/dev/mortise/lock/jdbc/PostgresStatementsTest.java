@@ -173,12 +173,15 @@ class PostgresStatementsTest {
                     + " FROM generate_series(1, 20000) i");
             for (String mode : List.of("force_generic_plan", "force_custom_plan")) {
                 statement.execute("SET plan_cache_mode = " + mode);
-                assertThat(plan(connection, dialect.acquire(), "x1", "o~1", 1000L, "250"))
+                assertThat(plan(connection, dialect.statements().acquire(), "x1", "o~1", 1000L, "250"))
                         .doesNotContain("Seq Scan on mortise_lock");
-                for (String sql : List.of(dialect.look(), dialect.release(), dialect.clamp())) {
+                for (String sql : List.of(
+                        dialect.statements().look(),
+                        dialect.statements().release(),
+                        dialect.statements().clamp())) {
                     assertThat(plan(connection, sql, "x1", "o~1", "250")).doesNotContain("Seq Scan on mortise_lock");
                 }
-                assertThat(plan(connection, dialect.adopt(), "x1", "o~1", 1L, "h~1", 1000L, "250"))
+                assertThat(plan(connection, dialect.statements().adopt(), "x1", "o~1", 1L, "h~1", 1000L, "250"))
                         .doesNotContain("Seq Scan on mortise_lock");
                 Array names = connection.createArrayOf("text", new String[] {"x1", "x2"});
                 Array owners = connection.createArrayOf("text", new String[] {"o~1", "o~2"});

@@ -116,9 +116,9 @@ final class PostgresStore extends TestStore {
     }
 
     /** Connections of our own, wrapped. */
-    PostgresDialect.Source source(Duration callTimeout, UnaryOperator<Connection> wrapping) {
+    ServerDialect.Source source(Duration callTimeout, UnaryOperator<Connection> wrapping) {
         PostgresUrl url = new PostgresUrl(uri(), callTimeout);
-        return new PostgresDialect.Source() {
+        return new ServerDialect.Source() {
             @Override
             public String store() {
                 return url.store();

@@ -157,13 +157,13 @@ class StatementsTest {
     static List<String> statements() {
         SqliteDialect dialect = new SqliteDialect(new SqliteStore(Path.of("x")).uri());
         return List.of(
-                dialect.acquire(),
-                dialect.look(),
+                dialect.statements().acquire(),
+                dialect.statements().look(),
                 SqliteDialect.renew(1),
                 SqliteDialect.renew(1024),
-                dialect.release(),
-                dialect.adopt(),
-                dialect.clamp());
+                dialect.statements().release(),
+                dialect.statements().adopt(),
+                dialect.statements().clamp());
     }
 
     /** No statement reads the whole table, with and without statistics. */
@@ -198,7 +198,8 @@ class StatementsTest {
                 Statement wait = waiter.createStatement()) {
             wait.execute("PRAGMA busy_timeout = 20000");
             // Prepared before, as our statements are.
-            PreparedStatement acquire = waiter.prepareStatement(new SqliteDialect(store.uri()).acquire());
+            PreparedStatement acquire = waiter.prepareStatement(
+                    new SqliteDialect(store.uri()).statements().acquire());
             acquire.setString(1, "n");
             acquire.setString(2, "waiter~1");
             acquire.setLong(3, 30_000);
