@@ -106,10 +106,21 @@ final class H2Dialect extends ServerDialect {
     // ---- Connections ---------------------------------------------------------------------------------------------
 
     @Override
+    H2Session session(Connection connection) {
+        return new H2Session(connection);
+    }
+
+    @Override
+    String product() {
+        return "H2";
+    }
+
+    /** As for the others, in threads that are not interrupted. */
+    @Override
     public Session open(boolean again, long nanos) throws SQLException {
         long end = System.nanoTime() + nanos;
         H2Session session =
-                new H2Session(source.own() ? source.connect(nanos) : shielded(nanos, () -> source.connect(nanos)));
+                session(source.own() ? source.connect(nanos) : shielded(nanos, () -> source.connect(nanos)));
         boolean kept = false;
         try {
             session.left = Math.max(1, end - System.nanoTime());
@@ -118,7 +129,7 @@ final class H2Dialect extends ServerDialect {
                     session.borrow();
                 }
                 if (!again || source.own()) {
-                    probe(session.connection, again);
+                    probe(session.connection, again, end);
                 }
                 return true;
             });
@@ -131,11 +142,12 @@ final class H2Dialect extends ServerDialect {
         }
     }
 
-    private void probe(Connection connection, boolean again) throws SQLException {
+    @Override
+    void probe(Connection connection, boolean again, long end) throws SQLException {
         String product = connection.getMetaData().getDatabaseProductName();
         int version = connection.getMetaData().getDatabaseMajorVersion() * 100
                 + connection.getMetaData().getDatabaseMinorVersion();
-        if (!product.equals("H2") || version < 202) {
+        if (!product.equals(product()) || version < 202) {
             throw new Refusal(
                     "the database is " + product + " "
                             + connection.getMetaData().getDatabaseProductVersion(),
@@ -276,7 +288,7 @@ final class H2Dialect extends ServerDialect {
                                     + " FROM INFORMATION_SCHEMA.SESSIONS WHERE SESSION_ID = SESSION_ID()")) {
                 row.next();
                 if (row.getBoolean(1)) {
-                    throw transactionOpen();
+                    throw transactionOpen(null);
                 }
                 waited = row.getInt(2);
                 isolated = switch (row.getString(3)) {

@@ -192,39 +192,17 @@ class MariaDbDialect extends ServerDialect {
     // ---- Connections ---------------------------------------------------------------------------------------------
 
     @Override
-    public Session open(boolean again, long nanos) throws SQLException {
-        long end = System.nanoTime() + nanos;
-        MariaDbSession session = new MariaDbSession(source.connect(nanos));
-        boolean kept = false;
-        try {
-            if (source.own()) {
-                session.limit(end - System.nanoTime());
-                probe(session.connection, again, end);
-            } else {
-                if (!again) {
-                    String product = session.connection.getMetaData().getDatabaseProductName();
-                    if (!product.equals("MariaDB")) {
-                        throw new Refusal(
-                                "the DataSource leads to " + product + ", not to MariaDB", "give one of MariaDB", null);
-                    }
-                }
-                session.limit(end - System.nanoTime());
-                session.borrow();
-                if (!again) {
-                    probe(session.connection, again, end);
-                }
-            }
-            kept = true;
-            return session;
-        } finally {
-            if (!kept) {
-                session.close();
-            }
-        }
+    final PlainSession session(Connection connection) {
+        return new MariaDbSession(connection);
     }
 
-    /** Finds out whether this server can keep what is promised. */
-    private void probe(Connection connection, boolean again, long end) throws SQLException {
+    @Override
+    final String product() {
+        return "MariaDB";
+    }
+
+    @Override
+    final void probe(Connection connection, boolean again, long end) throws SQLException {
         Map<String, String> is = new TreeMap<>();
         try (Statement statement = connection.createStatement();
                 ResultSet rows = statement.executeQuery(limited(
@@ -449,7 +427,7 @@ class MariaDbDialect extends ServerDialect {
                     ResultSet row = statement.executeQuery("SELECT @@in_transaction, @@" + isolation)) {
                 row.next();
                 if (row.getInt(1) != 0) {
-                    throw transactionOpen();
+                    throw transactionOpen(null);
                 }
                 isolated = switch (row.getString(2)) {
                     case "READ-UNCOMMITTED" -> Connection.TRANSACTION_READ_UNCOMMITTED;

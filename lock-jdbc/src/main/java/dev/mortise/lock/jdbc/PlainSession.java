@@ -4,6 +4,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /** A connection of our own, or one of the application's, which is given back as it was. */
 abstract class PlainSession implements Dialect.Session {
@@ -38,12 +39,15 @@ abstract class PlainSession implements Dialect.Session {
         }
     }
 
-    static Refusal transactionOpen() {
+    static Refusal transactionOpen(@Nullable SQLException cause) {
         return new Refusal(
                 "the DataSource gave a connection with a transaction open in it",
                 "give a DataSource that does not take part in the caller's transactions",
-                null);
+                cause);
     }
+
+    /** What is left to do when it is borrowed and probed. */
+    void settle() throws SQLException {}
 
     /** READ COMMITTED until the end, where it is something else. */
     void isolate(int from) throws SQLException {

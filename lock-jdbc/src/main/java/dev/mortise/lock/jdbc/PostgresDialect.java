@@ -160,42 +160,18 @@ class PostgresDialect extends ServerDialect {
     // ---- Connections ---------------------------------------------------------------------------------------------
 
     @Override
-    public Session open(boolean again, long nanos) throws SQLException {
-        long end = System.nanoTime() + nanos;
-        PostgresSession session = new PostgresSession(source.connect(nanos));
-        boolean kept = false;
-        try {
-            if (source.own()) {
-                session.limit(end - System.nanoTime());
-                probe(session.connection, again, end);
-            } else {
-                if (!again) {
-                    String product = session.connection.getMetaData().getDatabaseProductName();
-                    if (!product.equals("PostgreSQL")) {
-                        throw new Refusal(
-                                "the DataSource leads to " + product + ", not to PostgreSQL",
-                                "give one of PostgreSQL",
-                                null);
-                    }
-                }
-                session.limit(end - System.nanoTime());
-                session.borrow();
-                if (!again) {
-                    probe(session.connection, again, end);
-                }
-                session.isolate();
-            }
-            kept = true;
-            return session;
-        } finally {
-            if (!kept) {
-                session.close();
-            }
-        }
+    PlainSession session(Connection connection) {
+        return new PostgresSession(connection);
     }
 
-    /** Finds out in one statement whether this server can keep what is promised. */
-    private void probe(Connection connection, boolean again, long end) throws SQLException {
+    @Override
+    final String product() {
+        return "PostgreSQL";
+    }
+
+    /** In one statement. */
+    @Override
+    final void probe(Connection connection, boolean again, long end) throws SQLException {
         boolean there;
         boolean usable;
         try (PreparedStatement statement = connection.prepareStatement("SELECT pg_is_in_recovery(),"
@@ -318,99 +294,26 @@ class PostgresDialect extends ServerDialect {
     }
 
     /** A connection, and how the application's own is given back as it was. */
-    private final class PostgresSession implements Session {
-        private final Connection connection;
-        private boolean begins;
-        private boolean readOnly;
-        private int isolation = Connection.TRANSACTION_NONE;
-        private int timeout = -1;
-        private boolean hadTransaction;
-
+    private final class PostgresSession extends PlainSession {
         PostgresSession(Connection connection) {
-            this.connection = connection;
+            super(connection, source.own());
         }
 
         /** Costs no round trip. */
-        void borrow() throws SQLException {
+        @Override
+        void requireNoTransaction() throws SQLException {
             try {
-                readOnly = connection.isReadOnly();
-                // Changes nothing, and fails inside of a transaction, which switching auto-commit on would commit.
-                connection.setReadOnly(readOnly);
+                // Changes nothing, and fails inside of a transaction.
+                connection.setReadOnly(connection.isReadOnly());
             } catch (SQLException e) {
-                if (state(e).equals("25001")) {
-                    hadTransaction = true;
-                    throw new Refusal(
-                            "the DataSource gave a connection with a transaction open in it",
-                            "give a DataSource that does not take part in the caller's transactions",
-                            e);
-                }
-                throw e;
-            }
-            begins = !connection.getAutoCommit();
-            if (begins) {
-                connection.setAutoCommit(true);
-            }
-            if (readOnly) {
-                connection.setReadOnly(false);
-            }
-        }
-
-        void isolate() throws SQLException {
-            if (isolate) {
-                isolation = connection.getTransactionIsolation();
-                if (isolation != Connection.TRANSACTION_READ_COMMITTED) {
-                    connection.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED);
-                }
+                throw state(e).equals("25001") ? transactionOpen(e) : e;
             }
         }
 
         @Override
-        public Connection connection() {
-            return connection;
-        }
-
-        @Override
-        public void limit(long nanos) throws SQLException {
-            if (!source.own() && timeout < 0) {
-                timeout = connection.getNetworkTimeout();
-            }
-            long millis = TimeUnit.NANOSECONDS.toMillis(nanos);
-            connection.setNetworkTimeout(Runnable::run, (int) Math.min(Integer.MAX_VALUE, Math.max(1, millis)));
-        }
-
-        @Override
-        public void requireAlive() throws SQLException {
-            try (Statement statement = connection.createStatement()) {
-                statement.execute("SELECT 1");
-            }
-        }
-
-        @Override
-        public void requireSameStore() {
-            // The server's name leads where it leads; a new connection is probed.
-        }
-
-        @Override
-        public void close() {
-            try (Connection closing = connection) {
-                if (!source.own() && !hadTransaction && !closing.isClosed()) {
-                    if (isolation != Connection.TRANSACTION_NONE
-                            && isolation != Connection.TRANSACTION_READ_COMMITTED) {
-                        closing.setTransactionIsolation(isolation);
-                    }
-                    if (readOnly) {
-                        closing.setReadOnly(true);
-                    }
-                    if (begins) {
-                        closing.setAutoCommit(false);
-                    }
-                }
-                if (timeout >= 0 && !closing.isClosed()) {
-                    closing.setNetworkTimeout(Runnable::run, timeout);
-                }
-            } catch (SQLException e) {
-                // It is given up either way; nothing of value was left in it.
-                System.getLogger(PostgresDialect.class.getName()).log(System.Logger.Level.DEBUG, "close", e);
+        void settle() throws SQLException {
+            if (isolate && !source.own()) {
+                isolate(connection.getTransactionIsolation());
             }
         }
     }
