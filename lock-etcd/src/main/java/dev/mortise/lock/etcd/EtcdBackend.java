@@ -76,6 +76,9 @@ final class EtcdBackend implements LockBackend {
     /** By name: who waits for the lock, to whom this client's own holder can pass it. The last one, if there are several. */
     private final Map<String, Seat> waiting = new ConcurrentHashMap<>();
 
+    /** By name: what this client is removing. Written before {@link #waiting} is read, and read after that is written. */
+    private final Map<String, Passing> leaving = new ConcurrentHashMap<>();
+
     private volatile Guarantees guarantees = GUARANTEES;
 
     /** What this client knows of a claim. Its monitor is held for moments. */
@@ -251,6 +254,8 @@ final class EtcdBackend implements LockBackend {
         String tried = "acquire " + keys;
         if (wait > 0) {
             waiting.put(keys.start(), seat);
+            // Or else the release that is under way has seen it there.
+            seat.passing = leaving.get(keys.start());
         }
         try {
             for (int i = 0; i < 3; i++) {
@@ -742,8 +747,9 @@ final class EtcdBackend implements LockBackend {
         Limit limit = Limit.uninterruptible(budget);
         Seat seat = seats.computeIfAbsent(claim, any -> new Seat());
         seat.release();
-        Seat next = waiting.get(keys.start());
         Passing passing = new Passing(keys.of(claim.owner()), new CompletableFuture<>());
+        leaving.put(keys.start(), passing);
+        Seat next = waiting.get(keys.start());
         if (next != null && next != seat) {
             next.passing = passing;
         }
@@ -764,6 +770,7 @@ final class EtcdBackend implements LockBackend {
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
         } finally {
+            boolean unused = leaving.remove(keys.start(), passing);
             passing.left().complete(Optional.empty());
         }
     }
