@@ -133,8 +133,9 @@ final class MariaDbUrl implements ServerDialect.Source {
         properties.setProperty("transactionIsolation", "READ-COMMITTED");
         // Ours are the sessions, one a connection, made when they are needed.
         properties.setProperty("pool", "false");
-        // One round trip a statement, also the first.
-        properties.setProperty("useServerPrepStmts", "false");
+        // To read the texts of ours costs the server more than to carry them out. Requests of several statements cannot
+        // be prepared.
+        properties.setProperty("useServerPrepStmts", String.valueOf(!multi));
         properties.setProperty("allowMultiQueries", String.valueOf(multi));
         // Not what a server may ask for.
         properties.setProperty("allowLocalInfile", "false");

@@ -263,7 +263,7 @@ class MariaDbBusyTest {
         Claim claim = claim("n");
         Future<Attempt> acquiring = threads.submit(() -> client.acquire(claim, Duration.ZERO));
         await().until(() -> waiting() > 0);
-        kill("CONNECTION", "COMMAND = 'Query'");
+        kill("CONNECTION", "COMMAND IN ('Query', 'Execute')");
         assertThatThrownBy(() -> acquiring.get(20, TimeUnit.SECONDS))
                 .hasCauseInstanceOf(LockStoreException.class)
                 .satisfies(e -> assertThat(((LockStoreException) e.getCause()).mayHaveTakenEffect())
