@@ -2,6 +2,7 @@
 // nanoseconds: what is added to the wall clock, and to the monotonic one. Without malloc, locks and dlsym, because Redis
 // reads clocks inside of its allocator's start.
 #define _GNU_SOURCE
+#include <elf.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -61,4 +62,39 @@ time_t time(time_t *out) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (out) *out = now.tv_sec;
   return now.tv_sec;
+}
+
+// Go asks the kernel's own library (vDSO) for the time, past libc, and finds that library where the kernel has written it down
+// for the start of the process. A copy of its tables is put there, in which the clock is the one above. Everybody else has
+// found it before, or never looks.
+__attribute__((constructor)) static void go(void) {
+  if (offsets() == none) return;
+  char **end = environ;
+  while (*end) end++;
+  Elf64_auxv_t *aux = (Elf64_auxv_t *)(end + 1);
+  while (aux->a_type != AT_NULL && aux->a_type != AT_SYSINFO_EHDR) aux++;
+  if (aux->a_type == AT_NULL) return;
+  char *old = (char *)aux->a_un.a_val;
+  Elf64_Ehdr *head = (Elf64_Ehdr *)old;
+  Elf64_Phdr *segments = (Elf64_Phdr *)(old + head->e_phoff);
+  size_t size = segments->p_filesz;
+  char *copy = (char *)syscall(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (segments->p_type != PT_LOAD || copy == MAP_FAILED) return;
+  memcpy(copy, old, size);
+  Elf64_Sym *symbols = 0;
+  char *names = 0;
+  for (int i = 0; i < head->e_phnum; i++) {
+    if (segments[i].p_type != PT_DYNAMIC) continue;
+    for (Elf64_Dyn *each = (Elf64_Dyn *)(copy + segments[i].p_offset); each->d_tag != DT_NULL; each++) {
+      if (each->d_tag == DT_SYMTAB) symbols = (Elf64_Sym *)(copy + each->d_un.d_ptr);
+      if (each->d_tag == DT_STRTAB) names = copy + each->d_un.d_ptr;
+    }
+  }
+  // The names follow the symbols.
+  for (Elf64_Sym *each = symbols; each && (char *)(each + 1) <= names; each++) {
+    if (ELF64_ST_TYPE(each->st_info) != STT_FUNC) continue;
+    int clock = strstr(names + each->st_name, "clock_gettime") != 0;
+    each->st_value = (clock ? (char *)clock_gettime : old + each->st_value) - copy;
+  }
+  aux->a_un.a_val = (uint64_t)copy;
 }

@@ -3,6 +3,7 @@ package dev.mortise.lock.tck;
 import dev.mortise.lock.tck.Event.Op;
 import dev.mortise.lock.tck.Event.Outcome;
 import dev.mortise.lock.tck.History.Finding;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumMap;
@@ -35,6 +36,9 @@ final class Checker {
     private final Map<Integer, Life> lives = new LinkedHashMap<>();
     private final Map<String, List<Life>> byName = new LinkedHashMap<>();
     private final List<Event> holds;
+    private final List<Event> faults;
+    private final Predicate<String> forgets;
+    private final long grace;
     private final List<Finding> findings = new ArrayList<>();
     private final Map<Rule, Integer> tries = new EnumMap<>(Rule.class);
 
@@ -88,9 +92,12 @@ final class Checker {
         }
     }
 
-    private Checker(List<Event> events, LongUnaryOperator freedWithin) {
+    private Checker(List<Event> events, LongUnaryOperator freedWithin, Predicate<String> forgets, long grace) {
         this.events = events;
         this.holds = events.stream().filter(e -> e.op() == Op.HOLD_UP).toList();
+        this.faults = events.stream().filter(e -> e.op() == Op.FAULT).toList();
+        this.forgets = forgets;
+        this.grace = grace;
         // As clocks of different speed see it.
         this.freedWithin = lease -> {
             long freed = freedWithin.applyAsLong(lease);
@@ -111,12 +118,24 @@ final class Checker {
      * @param freedWithin as declared, in nanoseconds
      */
     static Verdict check(History history, LongUnaryOperator freedWithin) {
-        Checker checker = new Checker(history.events(), freedWithin);
+        return check(history, freedWithin, fault -> false, Duration.ZERO);
+    }
+
+    /**
+     * Judges a history with faults: what a fault touched may end as late as a lease that begins at the end of the fault, and
+     * a refusal while one lasts needs no excuse.
+     *
+     * @param forgets whether the store may know again what had ended before this fault, or no more what it granted
+     * @param grace how much later may be carried out what was on its way at the end of the fault
+     */
+    static Verdict check(History history, LongUnaryOperator freedWithin, Predicate<String> forgets, Duration grace) {
+        Checker checker = new Checker(history.events(), freedWithin, forgets, grace.toNanos());
         checker.check();
         for (String failure : history.failures()) {
             checker.find(Rule.R0_4, failure);
         }
         checker.findings.addAll(history.seen());
+        history.tries().forEach((rule, many) -> checker.tries.merge(rule, many, Integer::sum));
         return new Verdict(checker.findings, checker.tries);
     }
 
@@ -132,6 +151,9 @@ final class Checker {
 
     private void check() {
         for (Event e : events) {
+            if (e.op() == Op.FAULT) {
+                continue;
+            }
             tried(Rule.R0_4);
             through(e);
             switch (e.op()) {
@@ -164,6 +186,7 @@ final class Checker {
         }
         byName.values().forEach(this::exclusion);
         byName.values().forEach(this::tokens);
+        faults.forEach(this::touched);
         refusals();
         resource();
     }
@@ -543,6 +566,9 @@ final class Checker {
 
     /** A live claim was found to be gone. What was done to it tells which rule that breaks. */
     private void early(Life life, Event seen, String what) {
+        if (!faults.isEmpty()) {
+            return; // It may have been the fault. Whoever is told so counts on nothing any more.
+        }
         List<Life> all = byName.getOrDefault(life.first.name(), List.of());
         for (Life other : all) {
             if (other != life
@@ -615,7 +641,7 @@ final class Checker {
                                     + last);
                     Rule cause = cause(last, life.first.invoked(), false);
                     // Not what was asked of the lock, but what was done to the one before.
-                    if (cause != Rule.R3_2) {
+                    if (cause != Rule.R3_2 && faults.isEmpty()) {
                         find(cause, life + " was granted while " + last + " was live");
                     }
                 }
@@ -672,6 +698,41 @@ final class Checker {
         }
     }
 
+    /** What may have been live in the store when the fault began, or was asked for while it lasted, may end later. */
+    private void touched(Event fault) {
+        boolean forgets = this.forgets.test(fault.name());
+        for (Life life : lives.values()) {
+            boolean before = life.possibleEnd < fault.invoked();
+            if (life.first.invoked() >= fault.returned() || (before && !forgets)) {
+                continue;
+            }
+            // Of one whose answer was lost the request itself may come later than its undoing.
+            boolean onItsWay = life.first.outcome() == Outcome.UNKNOWN && life.first.returned() >= fault.invoked();
+            long settled = settled(life, fault.returned());
+            life.possibleEnd = Math.max(
+                    life.possibleEnd,
+                    onItsWay || settled == Long.MAX_VALUE
+                            ? fault.returned() + freedWithin.applyAsLong(life.first.lease()) + grace
+                            : settled);
+        }
+    }
+
+    /** When it was over for certain, by an answer to what was asked after this time. */
+    private long settled(Life life, long after) {
+        for (Event e : events) {
+            if (e.attempt() == life.first.attempt() && e.invoked() >= after && e.outcome() != Outcome.UNKNOWN) {
+                if (e.op() == Op.RELEASE || (e.op() == Op.RENEW && e.outcome() == Outcome.REFUSED)) {
+                    return e.returned();
+                }
+            }
+        }
+        return Long.MAX_VALUE;
+    }
+
+    private boolean duringFault(Event e) {
+        return faults.stream().anyMatch(f -> e.invoked() <= f.returned() && e.returned() >= f.invoked());
+    }
+
     /** A refusal needs somebody who may hold the lock. */
     private void refusals() {
         for (Event e : events) {
@@ -679,6 +740,9 @@ final class Checker {
                 if (e.op() == Op.ACQUIRE && e.outcome() == Outcome.DONE) {
                     freed(e, byName.getOrDefault(e.name(), List.of()));
                 }
+                continue;
+            }
+            if (duringFault(e)) {
                 continue;
             }
             @Nullable Life excuse = null;
@@ -813,18 +877,47 @@ final class Checker {
 
     // --------------------------------------------------------------------------------------------------- resource
 
+    /**
+     * Every number is written once, so that what was written after what is a chain: a number from which two others were
+     * made, or which was read when another had taken its place, is an update that was lost. A write without answer was done
+     * if its number was read.
+     */
     private void resource() {
-        Map<String, Event> last = new HashMap<>();
+        Set<String> read = new HashSet<>();
+        for (Event e : events) {
+            if (e.op() == Op.READ && e.outcome() == Outcome.DONE) {
+                read.add(e.name() + " " + e.value());
+            }
+        }
+        Map<String, Event> madeOf = new HashMap<>();
         Set<String> seen = new HashSet<>();
         for (Event e : events) {
-            if (e.op() == Op.WRITE && e.outcome() == Outcome.DONE) {
+            boolean done = e.outcome() == Outcome.DONE
+                    || (e.outcome() == Outcome.UNKNOWN && read.contains(e.name() + " " + e.value()));
+            if (e.op() == Op.WRITE && done) {
                 tried(Rule.R5_6);
-                Event before = last.put(e.name(), e);
-                if (before != null && e.since() != before.value() && seen.add(e.name())) {
+                Event other = madeOf.putIfAbsent(e.name() + " " + e.since(), e);
+                if (other != null && seen.add(e.name())) {
                     find(
                             Rule.R5_6,
                             "the write with token " + e.token() + " was made of version " + e.since()
-                                    + ", and overwrote version " + before.value() + " of token " + before.token());
+                                    + ", and so was version " + other.value() + " of token " + other.token()
+                                    + ": one of them is lost");
+                }
+            }
+        }
+        for (Event e : events) {
+            if (e.op() == Op.READ && e.outcome() == Outcome.DONE) {
+                Event next = madeOf.get(e.name() + " " + e.value());
+                if (next != null && next.outcome() == Outcome.DONE) {
+                    tried(Rule.R5_6);
+                    if (next.returned() < e.invoked() && seen.add(e.name())) {
+                        find(
+                                Rule.R5_6,
+                                "the read with token " + e.token() + " gave version " + e.value() + ", "
+                                        + ms(e.invoked() - next.returned()) + " after version " + next.value()
+                                        + " of token " + next.token() + " had been written");
+                    }
                 }
             }
         }

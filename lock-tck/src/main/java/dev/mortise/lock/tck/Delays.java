@@ -16,6 +16,21 @@ record Delays(Duration shortLease, Duration longest) {
         return Duration.ofMillis((long) (millis * Double.parseDouble(System.getProperty("mortise.tck.scale", "1"))));
     }
 
+    /** After so long no further generated schedule of client processes is begun. */
+    Duration schedules() {
+        return longest.multipliedBy(2);
+    }
+
+    /** So long at most are shorter scenarios looked for, on a real store, for all rules of a run. */
+    Duration shrinking() {
+        return longest.multipliedBy(3);
+    }
+
+    /** For one rule. */
+    Duration shrinking(boolean byProcesses) {
+        return longest.multipliedBy(byProcesses ? 10 : 2).dividedBy(5);
+    }
+
     /** The short lease as this store can give it, or a multiple. */
     Duration shortLease(Guarantees guarantees, int times) {
         return fit(shortLease.multipliedBy(times), guarantees);

@@ -42,6 +42,10 @@ record Event(
         HOLD_UP,
         /** A fault lasted from its call to its answer; its name stands for the lock's. Of no client: -1. */
         FAULT,
+        /** The client's process stood still. Of no attempt: -1. */
+        STOP,
+        /** The client's process was killed, and gone at the answer. Of no attempt: -1. */
+        KILL,
         READ,
         WRITE,
         /** The client was told, or saw, that its lease was over. */

@@ -36,8 +36,15 @@ public enum Fault {
      * taken over when it has begun, and new clients find that one. The network is whole again when it ends.
      */
     LEADER_CUT_OFF(StoreEvent.FAILOVER),
+    /** The server that leads stands still, and another has taken over when it has begun; it goes on when it ends. */
+    LEADER_STOPPED(StoreEvent.FAILOVER),
     /** As many servers are killed as may be lost; they come back when it ends. */
     MINORITY_KILLED(StoreEvent.MINORITY_LOSS),
+    /**
+     * As many servers as may be lost, none of which leads, are cut off from the others, and not from clients that are
+     * connected to them. The network is whole again when it ends.
+     */
+    MINORITY_CUT_OFF(StoreEvent.MINORITY_LOSS),
     /** The wall clock of the store, or of one server, goes an hour ahead until it ends. */
     CLOCK_FORWARD(StoreEvent.STORE_CLOCK_STEP),
     /** The wall clock of the store, or of one server, goes an hour back until it ends. */

@@ -1,6 +1,8 @@
 package dev.mortise.lock.tck;
 
+import dev.mortise.lock.spi.StoreEvent;
 import java.time.Duration;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
@@ -44,8 +46,27 @@ public interface Faults {
         return Optional.empty();
     }
 
-    /** The faults that {@link #begin} can cause here. A declared event that has none of its own fails the kit. */
+    /**
+     * The faults that {@link #begin} can cause here. A declared event that has none of its own fails the kit, and so does one
+     * that is not declared and none of whose faults breaks anything: it need not be each of them that does.
+     */
     default Set<Fault> possible() {
+        return Set.of();
+    }
+
+    /**
+     * The events that cannot befall this store as it is set up here, each with the reason, such as {@code one server has
+     * none that takes over}: the report says that they were not tested. Not for what is merely hard to cause.
+     */
+    default Map<StoreEvent, String> impossible() {
+        return Map.of();
+    }
+
+    /**
+     * Events that do harm here only now and then, so that one which is not declared may pass without any being seen. They
+     * are caused once, and rule 6.6 does not ask for more.
+     */
+    default Set<StoreEvent> seldom() {
         return Set.of();
     }
 

@@ -13,6 +13,7 @@ final class History {
     private final List<String> failures = new ArrayList<>();
     private final Map<Event.Op, String> unanswered = new EnumMap<>(Event.Op.class);
     private final List<Finding> seen = new ArrayList<>();
+    private final Map<Rule, Integer> tries = new EnumMap<>(Rule.class);
 
     synchronized void add(Event event) {
         events.add(event);
@@ -37,6 +38,15 @@ final class History {
         seen.add(finding);
     }
 
+    /** A rule was put to the test in a way that the events do not show. */
+    synchronized void tried(Rule rule) {
+        tries.merge(rule, 1, Integer::sum);
+    }
+
+    synchronized Map<Rule, Integer> tries() {
+        return Map.copyOf(tries);
+    }
+
     synchronized List<Event> events() {
         List<Event> sorted = new ArrayList<>(events);
         sorted.sort(Comparator.comparingLong(Event::invoked).thenComparingLong(Event::returned));
@@ -51,8 +61,16 @@ final class History {
         return List.copyOf(seen);
     }
 
-    /** A rule that was broken, and how it was seen. */
-    record Finding(Rule rule, String what) {}
+    /**
+     * A rule that was broken, and how it was seen.
+     *
+     * @param name of the lock that it is about; empty if not of one
+     */
+    record Finding(Rule rule, String what, String name) {
+        Finding(Rule rule, String what) {
+            this(rule, what, "");
+        }
+    }
 
     /** The calls in the order of time, in milliseconds from the first, a column for each client. */
     String timeline() {
@@ -62,7 +80,7 @@ final class History {
         for (Event e : sorted) {
             StringBuilder what = new StringBuilder();
             what.append(e.op().name().toLowerCase(Locale.ROOT).replace('_', '-'));
-            what.append(' ').append(letter(e.name()));
+            what.append(' ').append(e.op() == Event.Op.FAULT ? e.name() : letter(e.name()));
             if (e.attempt() >= 0) {
                 what.append(" #").append(e.attempt());
             }

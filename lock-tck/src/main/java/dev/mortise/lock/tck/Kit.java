@@ -2,20 +2,27 @@ package dev.mortise.lock.tck;
 
 import dev.mortise.lock.spi.Guarantees;
 import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.tck.Checker.Verdict;
 import dev.mortise.lock.tck.Event.Op;
 import dev.mortise.lock.tck.Event.Outcome;
 import dev.mortise.lock.tck.History.Finding;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.EnumMap;
 import java.util.EnumSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import java.util.function.LongUnaryOperator;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -30,7 +37,21 @@ final class Kit implements AutoCloseable {
 
     private static final int LONGEST = 12;
 
+    /** Generated schedules of client processes, if there is time for so many. */
+    private static final int SCHEDULES = 12;
+
+    /** How often a script is played that is to be played again: what it shows need not come each time. */
+    private static final int REPLAYS = 3;
+
     private static final Set<Step.Kind> FAULTS = EnumSet.of(Step.Kind.SLOW, Step.Kind.LOSE, Step.Kind.HOLD_UP);
+
+    private static final Set<Rule.Scope> NEED_FAULTS = EnumSet.of(
+            Rule.Scope.FAULTS,
+            Rule.Scope.HOLD_UP,
+            Rule.Scope.ADOPTIONS,
+            Rule.Scope.EXCLUSION_SURVIVES,
+            Rule.Scope.TOKENS_SURVIVE,
+            Rule.Scope.EVENTS);
 
     final Store store;
     private final Clock clock;
@@ -45,11 +66,52 @@ final class Kit implements AutoCloseable {
     private final Map<Op, String> unanswered = new EnumMap<>(Op.class);
     private @Nullable Guarantees guarantees;
     private boolean played;
+    private @Nullable FaultRules faultRules;
+    private @Nullable Exception faultRulesThrew;
     private int playedScenarios;
+    private final Map<String, Duration> phases = new LinkedHashMap<>();
+    private final Set<String> processNames = new LinkedHashSet<>();
     private String processes = "not started";
+    private int playedSchedules;
+    private Duration shrinking = Duration.ZERO;
+    private @Nullable Schedules schedules;
+
+    /** How often each fault was begun, in tests of one rule and in scenarios. */
+    final Map<Fault, Integer> caused = new EnumMap<>(Fault.class);
+
+    /** Of what is not declared. */
+    final List<Shown> shown = new ArrayList<>();
+
+    /** Declared events that cannot be caused on this store, with the reason. */
+    final Map<StoreEvent, String> notTested = new EnumMap<>(StoreEvent.class);
+
+    /** All names of this run begin with it. */
+    String prefix = "tck-" + UUID.randomUUID().toString().substring(0, 6) + "-";
+
+    /** Whether the store is the kit's alone, so that it may use names without the prefix too. */
+    boolean alone = true;
+
+    /** The rules that are asked for. */
+    Set<Rule> asked = EnumSet.allOf(Rule.class);
+
+    /** How many scenarios are played side by side. */
+    int atATime = WORKERS;
+
+    /** How long new scenarios are generated after the others. */
+    Duration longer = Duration.ofMinutes(Long.getLong("mortise.tck.minutes", 0));
+
+    /** Whether clients in processes of their own are started where they can be. */
+    boolean withProcesses = true;
+
+    /** Told a line for each phase that begins and each rule that was judged, by the thread that judges. */
+    Consumer<String> progress = line -> {};
 
     /** The first finding of a rule. */
-    private record Failure(Scenario scenario, Duration lease, Finding finding, History history) {}
+    private record Failure(Scenario scenario, Duration lease, Finding finding, History history, boolean byProcesses) {
+        Failure(Scenario scenario, Duration lease, Finding finding, History history) {
+            this(scenario, lease, finding, history, false);
+        }
+    }
 
     /**
      * An event that the backend does not declare to survive, caused and seen to break it.
@@ -69,9 +131,30 @@ final class Kit implements AutoCloseable {
     /**
      * What is known of a rule after the run.
      *
+     * @param took what was done for this rule alone; scenarios are played for all
      * @param message why it failed or was skipped; empty if it passed
+     * @param evidence of a failure
      */
-    record Result(Rule rule, Status status, int tries, String message) {}
+    record Result(
+            Rule rule,
+            Status status,
+            int tries,
+            Duration took,
+            String message,
+            @Nullable Evidence evidence) {}
+
+    /**
+     * How a rule was seen broken.
+     *
+     * @param scenario the shortest found that shows it, if a scenario does; what follows is then there too
+     * @param foundAs the one that showed it first
+     */
+    record Evidence(
+            String seen,
+            @Nullable Scenario scenario,
+            @Nullable Scenario foundAs,
+            @Nullable Duration lease,
+            @Nullable History history) {}
 
     Kit(Store store, Clock clock, Delays delays, long seed, int scenarios) {
         this.store = store;
@@ -123,39 +206,148 @@ final class Kit implements AutoCloseable {
     Result judge(Rule rule) throws Exception {
         Result result = results.get(rule);
         if (result == null) {
+            Duration before = phases();
+            long began = System.nanoTime();
             result = judgeNow(rule);
+            Duration took = Duration.ofNanos(System.nanoTime() - began).minus(phases().minus(before));
+            result = new Result(rule, result.status, result.tries, took, result.message, result.evidence);
             results.put(rule, result);
+            progress.accept("rule " + rule.number() + " "
+                    + switch (result.status) {
+                        case PASSED -> "holds";
+                        case FAILED -> "IS BROKEN";
+                        case SKIPPED -> "is not tested: " + result.message;
+                    });
         }
         return result;
     }
 
     private Result judgeNow(Rule rule) throws Exception {
-        if (rule.scope == Rule.Scope.OUTLIVES_CLIENT && !guarantees().outlivesClient()) {
-            return new Result(rule, Status.SKIPPED, 0, "outlivesClient is not declared");
+        boolean adoption = rule.scope == Rule.Scope.OUTLIVES_CLIENT || rule.scope == Rule.Scope.ADOPTIONS;
+        if (adoption && !guarantees().outlivesClient()) {
+            return skipped(rule, "outlivesClient is not declared");
+        }
+        if (!alone && (FaultRules.has(rule) || NEED_FAULTS.contains(rule.scope))) {
+            return skipped(rule, "no fault is caused in a store that others use");
+        }
+        if (FaultRules.has(rule)) {
+            return judgeByFaults(rule);
+        }
+        if (Unanswered.has(rule)) {
+            return judgeUnanswered(rule);
         }
         int tried = 0;
         if (Directed.has(rule)) {
             tried++;
-            String seen = Directed.broken(rule, store, delays);
+            String seen = Directed.broken(rule, store, delays, prefix, alone);
             if (seen != null) {
-                return new Result(rule, Status.FAILED, tried, message(rule, seen, ""));
+                return failed(rule, tried, seen);
             }
         }
         playAll();
         tried += tries.getOrDefault(rule, 0);
         Failure failure = failures.get(rule);
         if (failure != null) {
-            return new Result(rule, Status.FAILED, tried, message(failure));
+            return failed(failure, tried);
         }
         if (rule == Rule.R0_4) {
             String seen = silence();
             if (seen != null) {
-                return new Result(rule, Status.FAILED, tried, message(rule, seen, ""));
+                return failed(rule, tried, seen);
             }
         }
         return tried == 0
-                ? new Result(rule, Status.SKIPPED, 0, unseen(rule))
-                : new Result(rule, Status.PASSED, tried, "");
+                ? skipped(rule, unseen(rule))
+                : new Result(rule, Status.PASSED, tried, Duration.ZERO, "", null);
+    }
+
+    private static Result skipped(Rule rule, String reason) {
+        return new Result(rule, Status.SKIPPED, 0, Duration.ZERO, reason, null);
+    }
+
+    /** Where it is no scenario that shows it. */
+    private static Result failed(Rule rule, int tried, String seen) {
+        return new Result(
+                rule,
+                Status.FAILED,
+                tried,
+                Duration.ZERO,
+                message(rule, seen, ""),
+                new Evidence(seen, null, null, null, null));
+    }
+
+    /** How long what is done for all rules has taken so far. */
+    private Duration phases() {
+        return phases.values().stream().reduce(Duration.ZERO, Duration::plus);
+    }
+
+    private interface Phase {
+        void run() throws Exception;
+    }
+
+    private void phase(String name, Phase phase) throws Exception {
+        progress.accept(name);
+        long began = System.nanoTime();
+        phase.run();
+        phases.merge(name, Duration.ofNanos(System.nanoTime() - began), Duration::plus);
+    }
+
+    private Result judgeUnanswered(Rule rule) throws Exception {
+        Unanswered.Tried tried = Unanswered.test(rule, store, guarantees(), delays, prefix);
+        if (tried.seen() != null) {
+            Scenario scenario = new Scenario("a test of its own; see Unanswered.java", List.of());
+            Duration lease = delays.shortLease(guarantees(), 1);
+            return failed(
+                    new Failure(scenario, lease, new Finding(rule, tried.seen()), tried.history(), false),
+                    tried.tries());
+        }
+        return tried.tries() == 0
+                ? skipped(rule, Unanswered.unseen(rule, store))
+                : new Result(rule, Status.PASSED, tried.tries(), Duration.ZERO, "", null);
+    }
+
+    /** Last of all, because not every store is after it what it was. */
+    private Result judgeByFaults(Rule rule) throws Exception {
+        FaultRules run = faultRules();
+        FaultRules.Found found = run.found(rule);
+        int tried = run.tries(rule) + tries.getOrDefault(rule, 0);
+        Failure byProcesses = failures.get(rule);
+        if (found != null && found.history().events().isEmpty()) {
+            return failed(rule, tried, found.finding().what());
+        }
+        if (found != null) {
+            Scenario scenario = new Scenario(found.origin() + "; see Ordeal.java", List.of());
+            Duration lease = delays.shortLease(guarantees(), 1);
+            return failed(new Failure(scenario, lease, found.finding(), found.history()), tried);
+        }
+        if (byProcesses != null) {
+            return failed(byProcesses, tried);
+        }
+        return tried == 0
+                ? skipped(rule, run.unseen(rule))
+                : new Result(rule, Status.PASSED, tried, Duration.ZERO, "", null);
+    }
+
+    private FaultRules faultRules() throws Exception {
+        if (faultRulesThrew != null) {
+            throw faultRulesThrew;
+        }
+        FaultRules run = faultRules;
+        if (run == null) {
+            if (!asked.stream().allMatch(FaultRules::has)) {
+                playAll();
+            }
+            FaultRules begun = new FaultRules(this);
+            try {
+                phase("faults of the store", begun::run);
+            } catch (Exception e) {
+                faultRulesThrew = e;
+                throw e;
+            }
+            run = begun;
+            faultRules = run;
+        }
+        return run;
     }
 
     private String unseen(Rule rule) {
@@ -186,25 +378,87 @@ final class Kit implements AutoCloseable {
             return;
         }
         played = true;
+        String replayed = System.getProperty("mortise.tck.replay");
+        if (replayed != null) {
+            List<Scenario> same = Collections.nCopies(REPLAYS, replay(replayed));
+            play(same, delays.shortLease(guarantees(), 1));
+            if (withProcesses) {
+                playProcesses(same, Long.MAX_VALUE);
+            }
+            return;
+        }
         List<Scenario> corpus = Scenario.corpus();
         List<Scenario> all = new ArrayList<>(corpus);
         for (int i = 0; i < scenarios; i++) {
             all.add(Scenario.raw(seed + i, LONGEST));
         }
-        play(all, delays.shortLease(guarantees(), 1));
+        phase(all.size() + " scenarios", () -> play(all, delays.shortLease(guarantees(), 1)));
         // On a slow machine a lease can be over before anything is done in it: once more, with longer ones.
         for (int times = 4; times <= 16 && missing(); times *= 4) {
-            play(corpus, delays.shortLease(guarantees(), times));
+            Duration lease = delays.shortLease(guarantees(), times);
+            phase("the fixed scenarios again, with leases of " + lease.toMillis() + " ms", () -> play(corpus, lease));
         }
-        playProcesses();
+        if (withProcesses) {
+            phase("clients in processes of their own", this::playProcesses);
+        }
+        playOn();
+    }
+
+    /** A script, or the title of a fixed one. */
+    private static Scenario replay(String text) {
+        for (Scenario each : Scenario.corpus()) {
+            if (each.origin().endsWith(", " + text)) {
+                return each;
+            }
+        }
+        for (Scenario each : Scenario.processes()) {
+            if (each.origin().endsWith(", " + text)) {
+                return each;
+            }
+        }
+        return Scenario.parse("mortise.tck.replay", text);
+    }
+
+    /** For so long as it was asked for, with new seeds all the time. */
+    private void playOn() throws Exception {
+        long until = System.nanoTime() + longer.toNanos();
+        long next = seed + Math.max(scenarios, 1_000);
+        while (System.nanoTime() < until) {
+            List<Scenario> raw = new ArrayList<>();
+            List<Scenario> generated = new ArrayList<>();
+            for (int i = 0; i < 120; i++) {
+                raw.add(Scenario.raw(next + i, LONGEST));
+            }
+            play(raw, delays.shortLease(guarantees(), 1));
+            Schedules players = schedules;
+            if (players != null) {
+                for (int i = 0; i < 16; i++) {
+                    generated.add(players.generated(next + i));
+                }
+                playProcesses(generated, until);
+            }
+            next += raw.size();
+            progress.accept(String.format(
+                    Locale.ROOT,
+                    "%d minutes to go: %d scenarios, %d of client processes, seeds up to %d, rules broken: %s",
+                    TimeUnit.NANOSECONDS.toMinutes(Math.max(0, until - System.nanoTime())),
+                    playedScenarios,
+                    playedSchedules,
+                    next,
+                    failures.keySet().stream().map(Rule::number).toList()));
+        }
     }
 
     private boolean missing() {
-        for (Rule rule : Rule.values()) {
+        if (silence() != null) {
+            return false; // It is not the lease that is too short.
+        }
+        for (Rule rule : asked) {
             boolean applies = rule.scope == Rule.Scope.ALWAYS
                     || (rule.scope == Rule.Scope.OUTLIVES_CLIENT && guarantees().outlivesClient())
                     || (rule.scope == Rule.Scope.HOLD_UP && holdsUp());
             // Where no refusal names a rest, none will with longer leases.
+            applies &= !FaultRules.has(rule) && !Unanswered.has(rule);
             applies &= rule != Rule.R4_7 || tries.getOrDefault(Rule.R4_4, 0) == 0;
             if (applies && !Directed.has(rule) && tries.getOrDefault(rule, 0) == 0) {
                 return true;
@@ -226,7 +480,7 @@ final class Kit implements AutoCloseable {
                 .toList();
         AtomicInteger next = new AtomicInteger();
         List<Thread> workers = new ArrayList<>();
-        for (int i = 0; i < WORKERS; i++) {
+        for (int i = 0; i < atATime; i++) {
             int worker = i;
             clients(i);
             Thread thread = new Thread(
@@ -261,8 +515,8 @@ final class Kit implements AutoCloseable {
 
     private History run(Scenario scenario, Duration lease, int worker, @Nullable Faults faults)
             throws InterruptedException {
-        String prefix = "tck-" + UUID.randomUUID().toString().substring(0, 13) + "-";
-        return new RawPlayer(clients(worker), store, clock, lease, prefix, faults).play(scenario);
+        String names = prefix + UUID.randomUUID().toString().substring(0, 8) + "-";
+        return new RawPlayer(clients(worker), store, clock, lease, names, faults).play(scenario);
     }
 
     private Verdict check(History history) {
@@ -275,34 +529,83 @@ final class Kit implements AutoCloseable {
     private synchronized void take(Scenario scenario, Duration lease, History history) {
         Verdict verdict = check(history);
         playedScenarios++;
-        note(scenario, lease, history, verdict);
+        note(scenario, lease, history, verdict, false);
     }
 
-    /** Real clients in processes of their own, for one rule after the other what they did. */
+    /** Real clients in processes of their own: the fixed schedules, and some that are generated. */
     private void playProcesses() throws Exception {
+        Schedules players = schedules();
+        if (players == null) {
+            return;
+        }
+        Integer asked = Integer.getInteger("mortise.tck.schedules");
+        long until = asked == null ? System.nanoTime() + delays.schedules().toNanos() : Long.MAX_VALUE;
+        List<Scenario> generated = new ArrayList<>();
+        for (int i = 0; i < (asked == null ? SCHEDULES : asked); i++) {
+            generated.add(players.generated(seed + i));
+        }
+        List<Scenario> first = new ArrayList<>(players.fixed(seed));
+        // Some of those that nobody has thought of, however slow it all is.
+        int some = Math.min(SCHEDULES / 4, generated.size());
+        first.addAll(generated.subList(0, some));
+        playProcesses(first, Long.MAX_VALUE);
+        playProcesses(generated.subList(some, generated.size()), until);
+    }
+
+    private @Nullable Schedules schedules() throws Exception {
         if (clock.isVirtual() || store.uri().isEmpty()) {
             processes = "not started: the Store has no URI";
-            return;
+            return null;
         }
-        Duration lease = delays.shortLease(guarantees(), 4);
-        History history = Processes.play(store.uri().get(), store.options(), lease);
-        if (history == null) {
-            processes = "not judged: the processes of this machine have no clock in common";
-            return;
+        Schedules players = schedules;
+        if (players == null) {
+            players = new Schedules(
+                    store,
+                    guarantees(),
+                    prefix,
+                    delays.shortLease(guarantees(), 3),
+                    delays.longest(),
+                    ClientProcess.class,
+                    2);
+            processNames.add(ClientProcess.warm(prefix));
+            schedules = players;
         }
-        processes = history.events().size() + " calls of three, one stopped for a while, one killed";
-        Scenario scenario = new Scenario("three processes that take a lock in turn; see Taker.java", List.of());
-        note(scenario, lease, history, check(history));
+        return players;
     }
 
-    private synchronized void note(Scenario scenario, Duration lease, History history, Verdict verdict) {
-        verdict.tries().forEach((rule, many) -> tries.merge(rule, many, Integer::sum));
-        for (Event e : history.events()) {
-            answers.computeIfAbsent(e.op(), op -> new EnumMap<>(Outcome.class)).merge(e.outcome(), 1, Integer::sum);
+    private void playProcesses(List<Scenario> all, long until) throws Exception {
+        Schedules players = schedules();
+        if (players == null) {
+            return;
         }
-        unanswered.putAll(history.unanswered());
+        try {
+            players.play(all, until, (scenario, history, verdict) -> {
+                synchronized (this) {
+                    playedSchedules++;
+                    processNames.addAll(Schedules.names(history));
+                    note(scenario, players.lease(), history, verdict, true);
+                }
+            });
+            processes = playedSchedules + " schedules of three clients, leases of "
+                    + players.lease().toMillis() + " ms";
+        } catch (Processes.NoCommonClock e) {
+            processes = "not judged: the processes of this machine have no clock in common";
+        }
+    }
+
+    private synchronized void note(
+            Scenario scenario, Duration lease, History history, Verdict verdict, boolean byProcesses) {
+        verdict.tries().forEach((rule, many) -> tries.merge(rule, many, Integer::sum));
+        // A store that a fault has befallen need not answer.
+        if (!Schedules.hasFaults(scenario)) {
+            for (Event e : history.events()) {
+                answers.computeIfAbsent(e.op(), op -> new EnumMap<>(Outcome.class))
+                        .merge(e.outcome(), 1, Integer::sum);
+            }
+            unanswered.putAll(history.unanswered());
+        }
         for (Finding finding : verdict.findings()) {
-            failures.putIfAbsent(finding.rule(), new Failure(scenario, lease, finding, history));
+            failures.putIfAbsent(finding.rule(), new Failure(scenario, lease, finding, history, byProcesses));
         }
     }
 
@@ -323,11 +626,17 @@ final class Kit implements AutoCloseable {
 
     // ---------------------------------------------------------------------------------------------------- failures
 
-    private String message(Failure failure) throws InterruptedException {
+    private Result failed(Failure failure, int tried) throws InterruptedException {
         Rule rule = failure.finding.rule();
+        boolean shrinks = !failure.scenario.steps().isEmpty();
+        if (shrinks) {
+            progress.accept("rule " + rule.number() + " is broken; looking for the shortest scenario that shows it");
+        }
         Failure best = shrink(failure);
         StringBuilder more = new StringBuilder();
-        more.append(System.lineSeparator()).append("  scenario: ").append(best.scenario.text());
+        if (shrinks) {
+            more.append(System.lineSeparator()).append("  scenario: ").append(best.scenario.text());
+        }
         if (best.scenario.steps().size() < failure.scenario.steps().size()) {
             more.append(System.lineSeparator()).append("  found as: ").append(failure.scenario.text());
         }
@@ -343,7 +652,13 @@ final class Kit implements AutoCloseable {
                 .append("  what happened, in milliseconds from call to answer, one column for each client:")
                 .append(System.lineSeparator())
                 .append(best.history.timeline());
-        return message(rule, best.finding.what(), more.toString());
+        return new Result(
+                rule,
+                Status.FAILED,
+                tried,
+                Duration.ZERO,
+                message(rule, best.finding.what(), more.toString()),
+                new Evidence(best.finding.what(), best.scenario, failure.scenario, best.lease, best.history));
     }
 
     private static String message(Rule rule, String seen, String more) {
@@ -359,24 +674,32 @@ final class Kit implements AutoCloseable {
             return failure;
         }
         Failure[] best = {failure};
-        long until = System.nanoTime() + delays.longest().toNanos();
+        // Whoever breaks many rules wants to read of them, not to wait.
+        Duration most = delays.shrinking(failure.byProcesses);
+        Duration left = delays.shrinking().minus(shrinking);
+        long began = System.nanoTime();
+        long until = began + (left.compareTo(most) < 0 ? left : most).toNanos();
         @Nullable
         Faults faults = clock.isVirtual() || hasFaults(failure.scenario)
                 ? store.faults().orElse(null)
                 : null;
         Predicate<Scenario> fails = candidate -> {
-            for (int i = 0; i < (clock.isVirtual() ? 1 : 2); i++) {
+            for (int i = 0; i < (clock.isVirtual() || failure.byProcesses ? 1 : 2); i++) {
                 if (!clock.isVirtual() && System.nanoTime() > until) {
                     return false;
                 }
                 try {
-                    History history = run(candidate, failure.lease, 0, faults);
-                    for (Finding finding : check(history).findings()) {
+                    Played played = again(candidate, failure, faults);
+                    for (Finding finding : played.verdict.findings()) {
                         if (finding.rule() == rule) {
-                            best[0] = new Failure(candidate, failure.lease, finding, history);
+                            best[0] =
+                                    new Failure(candidate, failure.lease, finding, played.history, failure.byProcesses);
                             return true;
                         }
                     }
+                } catch (IOException e) {
+                    // No process can be had any more; what was found is evidence all the same.
+                    return false;
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
                     return false;
@@ -385,58 +708,51 @@ final class Kit implements AutoCloseable {
             return false;
         };
         failure.scenario.shrink(fails);
+        shrinking = shrinking.plus(Duration.ofNanos(System.nanoTime() - began));
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
         return best[0];
     }
 
+    private record Played(History history, Verdict verdict) {}
+
+    private Played again(Scenario candidate, Failure failure, @Nullable Faults faults)
+            throws IOException, InterruptedException {
+        Schedules players = schedules;
+        if (failure.byProcesses && players != null) {
+            History history = players.again(candidate);
+            return new Played(history, players.judge(candidate, history));
+        }
+        History history = run(candidate, failure.lease, 0, faults);
+        return new Played(history, check(history));
+    }
+
     // ------------------------------------------------------------------------------------------------------ report
 
-    /** One page of text. */
-    String report(String title) {
-        StringBuilder text = new StringBuilder();
-        text.append(String.format(Locale.ROOT, "lock-tck: %s%n", title));
-        text.append(String.format(Locale.ROOT, "declared: %s%n", guarantees()));
-        text.append(String.format(
-                Locale.ROOT,
-                "%d scenarios (%d fixed, the others from seed %d on), leases of %d ms%nprocesses: %s%n%n",
-                playedScenarios,
-                Scenario.corpus().size(),
-                seed,
-                delays.shortLease(guarantees(), 1).toMillis(),
-                processes));
-        Map<Status, Integer> many = new EnumMap<>(Status.class);
-        for (Result result : results.values()) {
-            many.merge(result.status, 1, Integer::sum);
-            text.append(String.format(
-                    Locale.ROOT,
-                    "%-4s %-7s %5d tries  %s%n",
-                    result.rule.number(),
-                    result.status.name().toLowerCase(Locale.ROOT),
-                    result.tries,
-                    result.rule.must));
-            if (result.status == Status.SKIPPED) {
-                text.append(String.format(Locale.ROOT, "       because %s%n", result.message));
-            }
-        }
-        text.append(String.format(
-                Locale.ROOT,
-                "%n%d passed, %d failed, %d skipped%n",
-                many.getOrDefault(Status.PASSED, 0),
-                many.getOrDefault(Status.FAILED, 0),
-                many.getOrDefault(Status.SKIPPED, 0)));
-        for (Result result : results.values()) {
-            if (result.status == Status.FAILED) {
-                text.append(String.format(Locale.ROOT, "%n%s%n", result.message));
-            }
-        }
-        return text.toString();
+    Map<String, Duration> phaseTimes() {
+        return phases;
+    }
+
+    String processes() {
+        return processes;
+    }
+
+    /** What processes have locked, one of which may have been killed with it. */
+    Set<String> processNames() {
+        return processNames;
     }
 
     @Override
     public synchronized void close() throws Exception {
-        clients.forEach(some -> some.forEach(LockBackend::close));
-        store.close();
+        Schedules players = schedules;
+        if (players != null) {
+            players.close();
+        }
+        try {
+            clients.forEach(some -> some.forEach(LockBackend::close));
+        } finally {
+            store.close();
+        }
     }
 }

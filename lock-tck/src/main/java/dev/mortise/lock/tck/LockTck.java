@@ -1,8 +1,15 @@
 package dev.mortise.lock.tck;
 
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
+import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -36,6 +43,8 @@ import org.opentest4j.TestAbortedException;
 @Execution(ExecutionMode.SAME_THREAD)
 public abstract class LockTck {
     private @Nullable Kit kit;
+    private Instant started = Instant.EPOCH;
+    private long began;
 
     /** For the tests of a backend. */
     protected LockTck() {}
@@ -45,7 +54,11 @@ public abstract class LockTck {
 
     @BeforeAll
     final void open() throws Exception {
-        kit = Kit.of(store());
+        started = Instant.now();
+        began = System.nanoTime();
+        Kit run = Kit.of(store());
+        run.progress = line -> System.out.println("lock-tck, " + getClass().getSimpleName() + ": " + line);
+        kit = run;
     }
 
     @AfterAll
@@ -55,12 +68,55 @@ public abstract class LockTck {
             return; // There was no store; that has been told.
         }
         try {
-            Path report = Path.of("target", "lock-tck", getClass().getName() + ".txt");
-            Files.createDirectories(report.getParent());
-            Files.writeString(report, run.report(getClass().getSimpleName()), StandardCharsets.UTF_8);
+            report(run, getClass().getSimpleName(), getClass().getName(), started, began);
         } finally {
             run.close();
         }
+    }
+
+    /**
+     * Judges these rules alone, for a test that a mistake is found. A report is written into {@code
+     * target/lock-tck/broken/}.
+     *
+     * @param store is closed
+     * @param numbers as {@code 1.1}; none for all
+     * @return by number, what a test would fail with, of each that is broken
+     * @throws IllegalArgumentException if there is no rule of a number
+     * @throws Exception if the store threw what ends the run of the kit
+     */
+    public static Map<String, String> broken(Store store, String... numbers) throws Exception {
+        Instant started = Instant.now();
+        long began = System.nanoTime();
+        Map<String, String> broken = new LinkedHashMap<>();
+        try (Kit run = Kit.of(store)) {
+            List<Rule> rules = new ArrayList<>();
+            for (String number : numbers) {
+                rules.add(Arrays.stream(Rule.values())
+                        .filter(rule -> rule.number().equals(number))
+                        .findAny()
+                        .orElseThrow(() -> new IllegalArgumentException("numbers: there is no rule " + number)));
+            }
+            if (!rules.isEmpty()) {
+                run.asked = EnumSet.copyOf(rules);
+            }
+            for (Rule rule : run.asked) {
+                if (rule.scope != Rule.Scope.CLIENT) {
+                    Kit.Result result = run.judge(rule);
+                    if (result.status() == Kit.Status.FAILED) {
+                        broken.put(rule.number(), result.message());
+                    }
+                }
+            }
+            String title = store.about().getOrDefault("store", store.getClass().getSimpleName());
+            report(run, title, "broken/" + title.replaceAll("[^A-Za-z0-9]+", "-"), started, began);
+        }
+        return broken;
+    }
+
+    private static void report(Kit run, String title, String file, Instant started, long began) throws IOException {
+        String replay = "mvn test -Dtest=" + title + " '-DargLine=-D{}'";
+        new Report(run, title, replay, started, Duration.ofNanos(System.nanoTime() - began))
+                .write(Path.of("target", "lock-tck"), file);
     }
 
     private void judge(Rule rule) throws Exception {
@@ -258,6 +314,46 @@ public abstract class LockTck {
     }
 
     @Test
+    final void rule_6_1_declaredEventsCanBeCaused() throws Exception {
+        judge(Rule.R6_1);
+    }
+
+    @Test
+    final void rule_6_2_oneHolderThroughEvents() throws Exception {
+        judge(Rule.R6_2);
+    }
+
+    @Test
+    final void rule_6_3_tokensGrowThroughEvents() throws Exception {
+        judge(Rule.R6_3);
+    }
+
+    @Test
+    final void rule_6_4_lockIsHadAgainAfterwards() throws Exception {
+        judge(Rule.R6_4);
+    }
+
+    @Test
+    final void rule_6_5_callsEndDuringFaults() throws Exception {
+        judge(Rule.R6_5);
+    }
+
+    @Test
+    final void rule_6_6_whatIsNotDeclaredIsSeenBroken() throws Exception {
+        judge(Rule.R6_6);
+    }
+
+    @Test
+    final void rule_6_7_fencedResourceLosesNoUpdateThroughEvents() throws Exception {
+        judge(Rule.R6_7);
+    }
+
+    @Test
+    final void rule_6_8_holderIsToldByItsDeadline() throws Exception {
+        judge(Rule.R6_8);
+    }
+
+    @Test
     final void rule_7_1_heirTakesOverWithALargerToken() throws Exception {
         judge(Rule.R7_1);
     }
@@ -285,5 +381,45 @@ public abstract class LockTck {
     @Test
     final void rule_7_6_releaseWorksWithoutAnAnswer() throws Exception {
         judge(Rule.R7_6);
+    }
+
+    @Test
+    final void rule_7_7_renewalWithoutAnAnswerIsUnknown() throws Exception {
+        judge(Rule.R7_7);
+    }
+
+    @Test
+    final void rule_7_8_releaseAskedAgainEndsNoOther() throws Exception {
+        judge(Rule.R7_8);
+    }
+
+    @Test
+    final void rule_7_9_adoptAskedAgainAfterALostAnswer() throws Exception {
+        judge(Rule.R7_9);
+    }
+
+    @Test
+    final void rule_7_10_lateAcquireIsGoneInTime() throws Exception {
+        judge(Rule.R7_10);
+    }
+
+    @Test
+    final void rule_7_11_failureSaysThatItMayHaveTakenEffect() throws Exception {
+        judge(Rule.R7_11);
+    }
+
+    @Test
+    final void rule_7_12_resendingBringsNoSecondToken() throws Exception {
+        judge(Rule.R7_12);
+    }
+
+    @Test
+    final void rule_7_13_chainOfLostAcquiresIsFreed() throws Exception {
+        judge(Rule.R7_13);
+    }
+
+    @Test
+    final void rule_7_14_heirComesFirst() throws Exception {
+        judge(Rule.R7_14);
     }
 }

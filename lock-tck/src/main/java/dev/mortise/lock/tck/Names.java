@@ -8,8 +8,8 @@ import java.util.List;
 final class Names {
     private Names() {}
 
-    /** Two names each that are two locks. */
-    static List<String[]> pairs(String prefix) {
+    /** Two names each that are two locks; also some without the prefix, if nobody else uses the store. */
+    static List<String[]> pairs(String prefix, boolean alone) {
         List<String[]> pairs = new ArrayList<>();
         String[][] ends = {
             {"n", "N"}, // case
@@ -47,21 +47,25 @@ final class Names {
             String same = prefix + "x".repeat(Math.max(1, length - prefix.length()));
             pairs.add(new String[] {same + "a", same + "b"}); // cut to a column's width
         }
-        // One PostgreSQL hashtext each.
-        pairs.add(new String[] {"n744", "n171856"});
-        pairs.add(new String[] {"n48966", "n117568"});
+        if (alone) {
+            // One PostgreSQL hashtext each.
+            pairs.add(new String[] {"n744", "n171856"});
+            pairs.add(new String[] {"n48966", "n117568"});
+        }
         return pairs;
     }
 
-    /** Names that must be usable. */
-    static List<String> odd(String prefix) {
+    /** Names that must be usable; also some without the prefix, if nobody else uses the store. */
+    static List<String> odd(String prefix, boolean alone) {
         List<String> names = new ArrayList<>();
         for (int length : new int[] {64, 65, 192, 193, 255, 256, Claim.LONGEST_NAME}) {
             names.add(prefix + "x".repeat(length - prefix.length()));
         }
         names.add(prefix + "\ud83d\udd12".repeat((Claim.LONGEST_NAME - prefix.length()) / 4));
-        names.add("\u0000");
-        names.add(" ");
+        if (alone) {
+            names.add("\u0000");
+            names.add(" ");
+        }
         for (String text : new String[] {
             ".",
             "..",

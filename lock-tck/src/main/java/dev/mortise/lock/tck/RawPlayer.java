@@ -186,10 +186,12 @@ final class RawPlayer {
             }
             case RACE -> race(name);
             case EVICT -> {
-                letGo();
-                long invoked = clock.now();
-                store.evict(name);
-                history.add(Event.of(-1, -1, name, Op.EVICT, Outcome.DONE, invoked, clock.now()));
+                if (store.canEvict()) {
+                    letGo();
+                    long invoked = clock.now();
+                    store.evict(name);
+                    history.add(Event.of(-1, -1, name, Op.EVICT, Outcome.DONE, invoked, clock.now()));
+                }
             }
             case WAIT -> clock.sleepUntil(clock.now() + part(step.amount()));
             case EDGE -> edge(step.amount());

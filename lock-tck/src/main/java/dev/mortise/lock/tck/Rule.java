@@ -194,6 +194,56 @@ enum Rule {
             "It is what tokens are for.",
             Scope.ALWAYS,
             "See 5.1 to 5.5; of your own resource: does it check reads too?"),
+    R6_1(
+            "Every event that the backend declares to survive MUST be one that the Store of its test can cause.",
+            "A promise that was never put to the test is a hope.",
+            Scope.ALWAYS,
+            "Which Fault stands for the event? Add it to Faults.possible() and let Faults.begin() do it, or declare less."),
+    R6_2(
+            "Two claims of a name MUST NOT be counted on at a time, before, during and after each event of"
+                    + " exclusionSurvives.",
+            "It is what a lock is for, on the day on which it matters.",
+            Scope.EXCLUSION_SURVIVES,
+            "Is a grant answered before the store would still know it after the event? Does a new server or session grant"
+                    + " what an old one has granted?"),
+    R6_3(
+            "Tokens MUST be unique and grow, before, during and after each event of tokensSurvive.",
+            "The resource knows nothing of the store's servers: it compares numbers.",
+            Scope.TOKENS_SURVIVE,
+            "Is the token as durable as what is declared when it is handed out? Can what comes back be older than it?"),
+    R6_4(
+            "After an event, when the store is well again, every client MUST be answered, and every lock MUST be had again"
+                    + " within what is declared.",
+            "A lock that stays shut, a waiter that nobody wakes and a client that does not come back are found by people, at"
+                    + " night.",
+            Scope.EVENTS,
+            "Does a client make its connection, session and subscription anew? Who ends what was granted before and during"
+                    + " the event? Does a waiter look again after it?"),
+    R6_5(
+            "While a fault lasts, each call MUST end within its patience and the call timeout, by an answer of the store or"
+                    + " by LockStoreException.",
+            "Callers have deadlines of their own, and silence is not an answer.",
+            Scope.EVENTS,
+            "Has every wait in the driver an end? What becomes of the driver's own exceptions, and of a timeout?"),
+    R6_6(
+            "An event that is not declared, and can be caused, MUST be seen to break what is not declared, and nothing"
+                    + " else.",
+            "Declared too little, users of the store go without; and what is known to be unsafe is to be seen, once, by"
+                    + " whoever decides to live with it.",
+            Scope.EVENTS,
+            "Does the backend survive the event? Then declare it. If it does not: does the fault take away what it should?"),
+    R6_7(
+            "A resource that checks tokens MUST NOT lose an update through any event of tokensSurvive, whatever becomes of"
+                    + " exclusion.",
+            "It is why there are tokens.",
+            Scope.TOKENS_SURVIVE,
+            "See 6.3; of your own resource: does it check reads too?"),
+    R6_8(
+            "A holder MUST be told of its loss by its deadline, whatever befalls the store, and nothing but an answer of the"
+                    + " store may move that.",
+            "It stops then; a renewal that nobody has answered is a promise that nobody keeps.",
+            Scope.EVENTS,
+            "What does renew answer when the store does not? From when is since?"),
     R7_1(
             "adopt MUST give the lock of a live claim to the heir, with a larger token.",
             "The former owner's late writes are told from the heir's by it.",
@@ -224,6 +274,48 @@ enum Rule {
             "Nobody counts on such a claim, and nobody else could end it.",
             Scope.FAULTS,
             "Is the owner in the store the claim's own, or made in the call? Does release need what acquire answered?"),
+    R7_7(
+            "A renewal whose answer was lost MUST come back as unknown, or as live by a second answer, and never as ended.",
+            "The claim is live: its holder would stop for nothing. Taken for live without an answer, it would never stop.",
+            Scope.FAULTS,
+            "Is a broken connection or a timeout turned into ended? What of the second try of the driver?"),
+    R7_8(
+            "release asked again after its answer was lost MUST leave the lock free, and the claim of the next holder alone.",
+            "It is repeated until acknowledged, and somebody else may hold the lock by then.",
+            Scope.FAULTS,
+            "Is the owner in the condition each time?"),
+    R7_9(
+            "adopt asked again after its answer was lost MUST give the same heir the lock, and nothing to the former owner.",
+            "The ticket is used up: nobody else can take over now.",
+            Scope.ADOPTIONS,
+            "Is it looked at first whether the heir is the owner already?"),
+    R7_10(
+            "An acquire that arrives after its release MUST be gone within freedWithin of its lease.",
+            "Nobody counts on such a claim, or knows of it.",
+            Scope.EVENTS,
+            "Is the lease a part of the very request that takes the lock?"),
+    R7_11(
+            "A call that took effect and whose answer was lost MUST NOT say that it had none.",
+            "What has certainly had no effect is not undone.",
+            Scope.FAULTS,
+            "Which failures come before the send? All others have mayHaveTakenEffect()."),
+    R7_12(
+            "When connections break, what is sent again by itself MUST NOT be refused for its own first sending, nor bring a"
+                    + " second token, or a grant of more than the store keeps.",
+            "A driver that resends does it behind the backend's back, with a lease that began at the first send.",
+            Scope.EVENTS,
+            "Does the driver resend by itself? Is since read before the first send? Is the owner the same in both?"),
+    R7_13(
+            "After a chain of acquires without answers, of leases of different length, the lock MUST be free when the longest"
+                    + " is over, and at once when all were released.",
+            "They come in a row when a network is bad, each with an owner of its own.",
+            Scope.FAULTS,
+            "Does a refused or repeated acquire leave something, or lengthen the lease of another?"),
+    R7_14(
+            "An heir MUST come before all who wait, and of several heirs that come at a time one MUST get the lock.",
+            "The lock is not free in between.",
+            Scope.OUTLIVES_CLIENT,
+            "Is the owner replaced in one atomic step, without a release?"),
 
     C1_1(
             "A lease MUST NOT be counted on by two clients at a time.",
@@ -293,6 +385,10 @@ enum Rule {
         FAULTS("always; shown where the Store has Faults"),
         HOLD_UP("always; shown where the Store has Faults with holdUp"),
         OUTLIVES_CLIENT("outlivesClient"),
+        ADOPTIONS("outlivesClient; shown where the Store has Faults"),
+        EXCLUSION_SURVIVES("exclusionSurvives; shown for the events that the Store's Faults can cause"),
+        TOKENS_SURVIVE("tokensSurvive; shown for the events that the Store's Faults can cause"),
+        EVENTS("always; shown for the events that the Store's Faults can cause"),
         CLIENT("the client's, for every store");
 
         final String text;

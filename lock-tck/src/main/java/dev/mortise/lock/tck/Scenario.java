@@ -37,13 +37,22 @@ record Scenario(String origin, List<Step> steps) {
 
     /** The fixed scenarios, which run first: what each rule needs to be seen, and what was found once. */
     static List<Scenario> corpus() {
+        return fixed("corpus.txt", "corpus, ");
+    }
+
+    /** The fixed scenarios for client processes. */
+    static List<Scenario> processes() {
+        return fixed("processes.txt", "processes, ");
+    }
+
+    private static List<Scenario> fixed(String resource, String origin) {
         List<Scenario> all = new ArrayList<>();
-        InputStream file = Objects.requireNonNull(Scenario.class.getResourceAsStream("corpus.txt"));
+        InputStream file = Objects.requireNonNull(Scenario.class.getResourceAsStream(resource));
         try (BufferedReader in = new BufferedReader(new InputStreamReader(file, StandardCharsets.UTF_8))) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 if (!line.isBlank() && !line.startsWith("#")) {
                     int colon = line.indexOf(':');
-                    all.add(parse("corpus, " + line.substring(0, colon), line.substring(colon + 1)));
+                    all.add(parse(origin + line.substring(0, colon), line.substring(colon + 1)));
                 }
             }
         } catch (IOException e) {
@@ -149,6 +158,51 @@ record Scenario(String origin, List<Step> steps) {
             steps.add(step(kind, random));
         }
         return new Scenario("seed " + seed, steps);
+    }
+
+    /**
+     * For clients in processes of their own, which are stopped and killed, while faults befall their store.
+     *
+     * @param faults that may be among the steps, at most two
+     */
+    static Scenario processes(long seed, int longest, List<Fault> faults) {
+        SplittableRandom random = new SplittableRandom(seed);
+        List<Step> steps = new ArrayList<>();
+        int length = 4 + random.nextInt(longest - 3);
+        boolean faulty = !faults.isEmpty() && random.nextInt(3) > 0;
+        // The second may come while the first lasts.
+        int first = faulty ? random.nextInt(length) : -1;
+        int second = faulty && random.nextBoolean() ? random.nextInt(length) : -1;
+        for (int i = 0; i < length; i++) {
+            if (i == first || i == second) {
+                Fault fault = faults.get(random.nextInt(faults.size()));
+                steps.add(Step.fault(fault, WAITS[random.nextInt(WAITS.length - 1)]));
+                continue;
+            }
+            int dice = random.nextInt(100);
+            Kind kind;
+            if (dice < 38) {
+                kind = Kind.ACQUIRE;
+            } else if (dice < 50) {
+                kind = Kind.RELEASE;
+            } else if (dice < 58) {
+                kind = Kind.WAIT;
+            } else if (dice < 66) {
+                kind = Kind.EDGE;
+            } else if (dice < 77) {
+                kind = Kind.STOP;
+            } else if (dice < 82) {
+                kind = Kind.KILL;
+            } else if (dice < 86) {
+                kind = Kind.EVICT;
+            } else if (dice < 89) {
+                kind = Kind.ADOPT;
+            } else {
+                kind = random.nextInt(3) == 0 ? Kind.READ : Kind.WRITE;
+            }
+            steps.add(step(kind, random));
+        }
+        return new Scenario("processes, seed " + seed, steps);
     }
 
     private static Step step(Kind kind, SplittableRandom random) {

@@ -1,5 +1,6 @@
 package dev.mortise.lock.tck;
 
+import java.util.List;
 import java.util.Locale;
 
 /**
@@ -8,7 +9,7 @@ import java.util.Locale;
  * what the kind needs.
  *
  * @param client 0 to 2
- * @param name 0 to 2, written a to c; names of locks of their own
+ * @param name 0 to 2, written a to c; names of locks of their own. Or the fault
  * @param amount thousandths of the lease, or as the kind says
  */
 record Step(Kind kind, int client, int name, int amount) {
@@ -55,6 +56,13 @@ record Step(Kind kind, int client, int name, int amount) {
         WRITE("cn"),
 
         // Only where there are clients with an engine.
+        /** The client's process is killed, and another takes its place. */
+        KILL("c"),
+        /**
+         * The fault, {@code name} being its number in {@link Fault}, begins, and ends so long after it has begun. One that
+         * comes before the end of another waits for that, and the steps go on meanwhile.
+         */
+        FAULT("fa"),
         /** What becomes of the client's next call: {@code amount} is the place in the list of fates. */
         FATE("ca"),
         /** The client's process stands still for so long. */
@@ -73,9 +81,12 @@ record Step(Kind kind, int client, int name, int amount) {
         }
     }
 
+    /** By their numbers in scripts as data. */
+    private static final List<Fault> FAULTS = List.of(Fault.values());
+
     Step {
         client = kind.needs('c') ? client : 0;
-        name = kind.needs('n') ? name : 0;
+        name = kind.needs('n') || kind.needs('f') ? name : 0;
         amount = kind.needs('a') ? amount : 0;
     }
 
@@ -84,9 +95,29 @@ record Step(Kind kind, int client, int name, int amount) {
         Kind kind = Kind.valueOf(words[0].toUpperCase(Locale.ROOT).replace('-', '_'));
         int next = 1;
         int client = kind.needs('c') ? Integer.parseInt(words[next++]) : 0;
-        int name = kind.needs('n') ? words[next++].charAt(0) - 'a' : 0;
+        int name = 0;
+        if (kind.needs('n')) {
+            name = words[next++].charAt(0) - 'a';
+        } else if (kind.needs('f')) {
+            name = FAULTS.indexOf(
+                    Fault.valueOf(words[next++].toUpperCase(Locale.ROOT).replace('-', '_')));
+        }
         int amount = kind.needs('a') && next < words.length ? Integer.parseInt(words[next]) : 0;
         return new Step(kind, client, name, amount);
+    }
+
+    /** Lasts so many thousandths of a lease. */
+    static Step fault(Fault fault, int amount) {
+        return new Step(Kind.FAULT, 0, FAULTS.indexOf(fault), amount);
+    }
+
+    Fault fault() {
+        return FAULTS.get(name);
+    }
+
+    /** As it is written in a script. */
+    static String word(Enum<?> constant) {
+        return constant.name().toLowerCase(Locale.ROOT).replace('_', '-');
     }
 
     Step with(int client, int name, int amount) {
@@ -95,13 +126,15 @@ record Step(Kind kind, int client, int name, int amount) {
 
     @Override
     public String toString() {
-        StringBuilder text =
-                new StringBuilder(kind.name().toLowerCase(Locale.ROOT).replace('_', '-'));
+        StringBuilder text = new StringBuilder(word(kind));
         if (kind.needs('c')) {
             text.append(' ').append(client);
         }
         if (kind.needs('n')) {
             text.append(' ').append((char) ('a' + name));
+        }
+        if (kind.needs('f')) {
+            text.append(' ').append(word(fault()));
         }
         if (kind.needs('a') && (amount != 0 || !kind.needs('n'))) {
             text.append(' ').append(amount);

@@ -1,6 +1,7 @@
 package dev.mortise.lock.tck;
 
 import dev.mortise.lock.spi.LockBackend;
+import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 
@@ -18,6 +19,14 @@ public interface Store extends AutoCloseable {
      * compares {@link dev.mortise.lock.spi.Grant#since()} with its own readings.
      */
     LockBackend connect();
+
+    /**
+     * A new client whose calls end within this beyond their patience, for rules about faults, in which they hang: the sooner
+     * they end, the sooner is the kit done. One with another call timeout does too.
+     */
+    default LockBackend connect(Duration callTimeout) {
+        return connect();
+    }
 
     /**
      * Ends the live claim of this name, if there is one, behind its holder's back and not through the backend, as an
@@ -55,6 +64,14 @@ public interface Store extends AutoCloseable {
      */
     default Map<String, String> options() {
         return Map.of();
+    }
+
+    /**
+     * What the locks protect in the histories of client processes, where {@link #uri()} is given. Empty: a file of the
+     * kit's own.
+     */
+    default Optional<ProtectedResource.Reference> resource() {
+        return Optional.empty();
     }
 
     @Override

@@ -2,9 +2,14 @@ package dev.mortise.lock.tck;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.mortise.lock.spi.Consistency;
+import dev.mortise.lock.spi.Guarantees;
+import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.tck.Event.Op;
 import dev.mortise.lock.tck.Event.Outcome;
+import java.time.Duration;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
@@ -30,6 +35,84 @@ class CheckerTest {
                 .map(History.Finding::rule)
                 .distinct()
                 .toList();
+    }
+
+    /** With a fault from 1,000 to 2,000 ms, and 100 ms of grace. */
+    private static List<Rule> brokenThroughFault(boolean forgets, Event... events) {
+        History history = new History();
+        Stream.of(events).forEach(history::add);
+        history.add(Event.of(-1, -1, "server-killed", Op.FAULT, Outcome.DONE, 1_000 * MS, 2_000 * MS));
+        return Checker.check(history, lease -> lease, fault -> forgets, Duration.ofMillis(100)).findings().stream()
+                .map(History.Finding::rule)
+                .distinct()
+                .toList();
+    }
+
+    /** Until a lease after its end, and the grace, what a fault has touched excuses a refusal; no longer. */
+    @Test
+    void refusalAfterAFault() {
+        Event held = grant(0, 0, 500, 505, 1);
+        assertThat(brokenThroughFault(false, held, event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 3_090, 3_095)))
+                .isEmpty();
+        assertThat(brokenThroughFault(false, held, event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 3_120, 3_125)))
+                .containsExactly(Rule.R3_1);
+        // Not by the one that was over before, unless the store may know it again.
+        Event over = event(0, 0, Op.RELEASE, Outcome.DONE, 600, 605);
+        Event refused = event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 2_500, 2_505);
+        assertThat(brokenThroughFault(false, held, over, refused)).containsExactly(Rule.R2_4, Rule.R1_2);
+        assertThat(brokenThroughFault(true, held, over, refused)).isEmpty();
+    }
+
+    /** While it lasts a refusal needs no excuse. */
+    @Test
+    void refusalDuringAFault() {
+        assertThat(brokenThroughFault(false, event(0, 0, Op.ACQUIRE, Outcome.REFUSED, 1_500, 1_505)))
+                .isEmpty();
+        assertThat(brokenThroughFault(false, event(0, 0, Op.ACQUIRE, Outcome.REFUSED, 2_500, 2_505)))
+                .containsExactly(Rule.R1_2);
+    }
+
+    /** A release that is acknowledged after it ends the excuse, but for a request that may still be on its way. */
+    @Test
+    void releaseAfterAFault() {
+        Event released = event(0, 0, Op.RELEASE, Outcome.REFUSED, 2_100, 2_105);
+        Event refused = event(1, 1, Op.ACQUIRE, Outcome.REFUSED, 2_200, 2_205);
+        assertThat(brokenThroughFault(false, grant(0, 0, 500, 505, 1), released, refused))
+                .containsExactly(Rule.R2_4, Rule.R1_2);
+        Event unknown = event(0, 0, Op.ACQUIRE, Outcome.UNKNOWN, 1_200, 1_300);
+        assertThat(brokenThroughFault(false, unknown, released, refused)).isEmpty();
+    }
+
+    /** A fault is no excuse for two holders, nor for a token that comes twice. */
+    @Test
+    void twoHoldersThroughAFault() {
+        Event held = grant(0, 0, 990, 995, 2);
+        assertThat(brokenThroughFault(true, held, grant(1, 1, 1_500, 1_505, 3))).containsExactly(Rule.R1_1);
+        assertThat(brokenThroughFault(true, held, grant(1, 1, 2_500, 2_505, 2)))
+                .containsExactlyInAnyOrder(Rule.R5_1, Rule.R5_2, Rule.R5_3, Rule.R5_5);
+    }
+
+    /** What a finding means depends on what is declared. */
+    @Test
+    void findingsByDeclaration() {
+        Guarantees g = Guarantees.builder(Consistency.BEST_EFFORT)
+                .exclusionSurvives(StoreEvent.CONNECTION_LOSS)
+                .tokensSurvive(StoreEvent.CONNECTION_LOSS, StoreEvent.STORE_RESTART)
+                .leases(Duration.ofMillis(10), Duration.ofDays(1), Duration.ofMillis(1))
+                .freedWithin(lease -> lease)
+                .build();
+        Set<StoreEvent> both = Set.of(StoreEvent.CONNECTION_LOSS);
+        Set<StoreEvent> tokens = Set.of(StoreEvent.STORE_RESTART, StoreEvent.CONNECTION_LOSS);
+        Set<StoreEvent> none = Set.of(StoreEvent.FAILOVER);
+        assertThat(FaultRules.rule(Rule.R1_1, both, g)).isEqualTo(Rule.R6_2);
+        assertThat(FaultRules.rule(Rule.R1_1, tokens, g)).isNull();
+        assertThat(FaultRules.rule(Rule.R5_2, tokens, g)).isEqualTo(Rule.R6_3);
+        assertThat(FaultRules.rule(Rule.R5_3, tokens, g)).isNull();
+        assertThat(FaultRules.rule(Rule.R5_6, tokens, g)).isEqualTo(Rule.R6_7);
+        assertThat(FaultRules.rule(Rule.R5_6, none, g)).isNull();
+        assertThat(FaultRules.rule(Rule.R3_1, none, g)).isEqualTo(Rule.R6_4);
+        assertThat(FaultRules.rule(Rule.R3_2, both, g)).isNull();
+        assertThat(FaultRules.rule(Rule.R6_8, none, g)).isEqualTo(Rule.R6_8);
     }
 
     /** Holders one after the other, by release and by the end of the lease. */
@@ -222,16 +305,41 @@ class CheckerTest {
                 .containsExactly(Rule.R3_8);
     }
 
+    private static Event access(Op op, Outcome outcome, long at, long base, long value) {
+        return Event.of(0, 0, "n", op, outcome, at * MS, at * MS)
+                .granted(1, base, 0)
+                .value(value);
+    }
+
+    /** Two numbers that were made of the same one. */
     @Test
     void lostUpdate() {
-        Event write = Event.of(0, 0, "n", Op.WRITE, Outcome.DONE, 10 * MS, 10 * MS);
         assertThat(broken(
-                        write.granted(1, 0, 0).value(1),
-                        write.granted(1, 1, 0).value(2),
-                        write.granted(2, 2, 0).value(3)))
+                        access(Op.WRITE, Outcome.DONE, 10, 0, 1),
+                        access(Op.WRITE, Outcome.DONE, 20, 1, 2),
+                        access(Op.WRITE, Outcome.REFUSED, 25, 1, 9),
+                        access(Op.WRITE, Outcome.DONE, 30, 2, 3)))
                 .isEmpty();
-        assertThat(broken(
-                        write.granted(1, 0, 0).value(1), write.granted(2, 0, 0).value(2)))
+        assertThat(broken(access(Op.WRITE, Outcome.DONE, 10, 0, 1), access(Op.WRITE, Outcome.DONE, 20, 0, 2)))
                 .containsExactly(Rule.R5_6);
+    }
+
+    /** The write of one that was killed may be there or not; if it was read, it was. */
+    @Test
+    void writeWithoutAnswer() {
+        Event unknown = access(Op.WRITE, Outcome.UNKNOWN, 10, 0, 1);
+        assertThat(broken(unknown, access(Op.WRITE, Outcome.DONE, 20, 0, 2))).isEmpty();
+        assertThat(broken(unknown, access(Op.READ, Outcome.DONE, 15, 0, 1), access(Op.WRITE, Outcome.DONE, 20, 1, 2)))
+                .isEmpty();
+        assertThat(broken(unknown, access(Op.READ, Outcome.DONE, 15, 0, 1), access(Op.WRITE, Outcome.DONE, 20, 0, 2)))
+                .containsExactly(Rule.R5_6);
+    }
+
+    /** What has been written is there for whoever reads later. */
+    @Test
+    void readOfWhatIsGone() {
+        Event write = access(Op.WRITE, Outcome.DONE, 10, 1, 2);
+        assertThat(broken(write, access(Op.READ, Outcome.DONE, 9, 0, 1))).isEmpty();
+        assertThat(broken(write, access(Op.READ, Outcome.DONE, 11, 0, 1))).containsExactly(Rule.R5_6);
     }
 }

@@ -2,6 +2,7 @@ package dev.mortise.lock.tck;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class ScenarioTest {
@@ -12,8 +13,14 @@ class ScenarioTest {
         for (Scenario scenario : Scenario.corpus()) {
             assertThat(Scenario.parse(scenario.origin(), scenario.text())).isEqualTo(scenario);
         }
+        for (Scenario scenario : Scenario.processes()) {
+            assertThat(Scenario.parse(scenario.origin(), scenario.text())).isEqualTo(scenario);
+        }
+        List<Fault> faults = List.of(Fault.values());
         for (int seed = 0; seed < 1_000; seed++) {
-            for (Scenario scenario : new Scenario[] {Scenario.raw(seed, 20), Scenario.client(seed, 20)}) {
+            for (Scenario scenario : new Scenario[] {
+                Scenario.raw(seed, 20), Scenario.client(seed, 20), Scenario.processes(seed, 20, faults)
+            }) {
                 assertThat(Scenario.parse(scenario.origin(), scenario.text())).isEqualTo(scenario);
             }
         }

@@ -7,6 +7,7 @@ import dev.mortise.lock.WrongClient;
 import dev.mortise.lock.tck.Event.Op;
 import dev.mortise.lock.tck.Event.Outcome;
 import dev.mortise.lock.tck.History.Finding;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.HashMap;
@@ -17,6 +18,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.logging.Level;
 import java.util.logging.Logger;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -39,6 +41,8 @@ class SimulationTest {
     private static final int ENOUGH = 2_000;
 
     private static final long LEASE = 1_000_000_000;
+
+    private static final WrongTable TABLE = new WrongTable("Clients", WrongClient.values());
 
     // Undone claims that nobody answers for are told in the log, by the thousand here.
     private final Logger log = Logger.getLogger("dev.mortise.lock");
@@ -143,19 +147,16 @@ class SimulationTest {
             Scenario scenario = Scenario.client(seed, LONGEST);
             if (play(wrong, scenario).breaks(wrong.rule)) {
                 Scenario shortest = scenario.shrink(s -> play(wrong, s).breaks(wrong.rule));
-                System.out.printf(
-                        Locale.ROOT,
-                        "| %s | %s | %s | %d | %d | %s |%n",
-                        wrong.name().toLowerCase(Locale.ROOT).replace('_', ' '),
-                        wrong.what,
-                        wrong.rule,
-                        seed,
-                        shortest.steps().size(),
-                        shortest.text());
+                TABLE.row(wrong, wrong.what, wrong.rule, String.valueOf(seed), "`" + shortest.text() + "`");
                 return;
             }
         }
         throw new AssertionError(wrong + " was not found by rule " + wrong.rule + " in " + ENOUGH + " scenarios");
+    }
+
+    @AfterAll
+    static void table() throws IOException {
+        TABLE.end();
     }
 
     /** There is a wrong client for each rule of the client. */

@@ -11,10 +11,11 @@ import dev.mortise.lock.spi.Renewal;
 import dev.mortise.lock.spi.StoreEvent;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -22,6 +23,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
@@ -35,9 +37,12 @@ final class SketchStore implements Store, Faults {
     private final Clock clock;
     private final Wrong wrong;
     private final long lag;
-    private final Map<String, Row> rows = new LinkedHashMap<>();
-    private final Map<String, Long> tokens = new HashMap<>();
-    private final Map<String, List<Row>> queues = new HashMap<>();
+    private final SketchServers servers;
+
+    // Those of the server that the request goes to which is being carried out.
+    private Map<String, Row> rows;
+    private Map<String, Long> tokens;
+    private Map<String, List<Row>> queues;
     private final Map<Integer, List<Row>> byClient = new HashMap<>();
     private final SplittableRandom random = new SplittableRandom(7);
     private final Set<Client> closed = new HashSet<>();
@@ -52,7 +57,7 @@ final class SketchStore implements Store, Faults {
     private int clients;
     private int calls;
 
-    private static final class Row {
+    static final class Row {
         final String key;
         final String owner;
         final int client;
@@ -68,6 +73,15 @@ final class SketchStore implements Store, Faults {
             this.client = client;
             this.lease = lease;
         }
+
+        Row copy() {
+            Row copy = new Row(key, owner, client, lease);
+            copy.token = token;
+            copy.end = end;
+            copy.formerOwner = formerOwner;
+            copy.freeAt = freeAt;
+            return copy;
+        }
     }
 
     /** Right, if {@code wrong} is null. */
@@ -75,6 +89,20 @@ final class SketchStore implements Store, Faults {
         this.clock = clock;
         this.wrong = wrong;
         this.lag = lag.toNanos();
+        servers = new SketchServers(this, wrong);
+        at(0);
+    }
+
+    /** Requests of this client go to its server from now on. */
+    private void at(int client) {
+        SketchServers.Data data = servers.of(client);
+        rows = data.rows();
+        tokens = data.tokens();
+        queues = data.queues();
+    }
+
+    private long now() {
+        return clock.now() + servers.step();
     }
 
     private boolean is(Wrong one) {
@@ -83,13 +111,39 @@ final class SketchStore implements Store, Faults {
 
     @Override
     public LockBackend connect() {
-        return new Client(clients++);
+        return connect(Duration.ofSeconds(3));
+    }
+
+    @Override
+    public synchronized LockBackend connect(Duration callTimeout) {
+        servers.connect();
+        return new Client(clients++, callTimeout);
+    }
+
+    int clients() {
+        return clients;
     }
 
     @Override
     public synchronized void evict(String name) {
+        at(clients);
         rows.remove(key(name));
         notifyAll();
+    }
+
+    @Override
+    public Set<Fault> possible() {
+        return servers.possible();
+    }
+
+    @Override
+    public Map<StoreEvent, String> impossible() {
+        return is(Wrong.IMPOSSIBLE_AND_POSSIBLE) ? Map.of(StoreEvent.CONNECTION_LOSS, "there is none") : Map.of();
+    }
+
+    @Override
+    public AutoCloseable begin(Fault fault) throws InterruptedException {
+        return servers.begin(fault);
     }
 
     @Override
@@ -171,7 +225,7 @@ final class SketchStore implements Store, Faults {
 
     /** The live row of a name; at the end of one, the next in the queue. */
     private Row live(String key) {
-        long now = arrival == 0 ? clock.now() : arrival;
+        long now = arrival == 0 ? now() : arrival;
         Row row = rows.get(key);
         if (row != null && (now - row.end >= 0 || now - row.freeAt >= 0) && !is(Wrong.NEVER_ENDS)) {
             rows.remove(key);
@@ -192,14 +246,14 @@ final class SketchStore implements Store, Faults {
         if (is(Wrong.ENDS_TWICE_AS_LATE)) {
             kept = 2 * row.lease;
         }
-        row.end = clock.now() + kept;
+        row.end = now() + kept;
         if (row.token == 0) {
             row.token = next(row);
         }
         List<Row> own = byClient.computeIfAbsent(row.client, c -> new ArrayList<>());
         if (is(Wrong.CARRIER_AGED)) {
             for (Row other : own) {
-                if (rows.get(other.key) == other && other.end - clock.now() > 0) {
+                if (rows.get(other.key) == other && other.end - now() > 0) {
                     row.end = Math.min(row.end, other.end);
                 }
             }
@@ -211,6 +265,9 @@ final class SketchStore implements Store, Faults {
 
     private long next(Row row) {
         String counter = row.key;
+        if (is(Wrong.TOKEN_BY_WALL_CLOCK)) {
+            return TimeUnit.DAYS.toNanos(1) + now();
+        }
         if (is(Wrong.TOKEN_CONSTANT)) {
             return 1;
         }
@@ -227,34 +284,74 @@ final class SketchStore implements Store, Faults {
         return tokens.merge(counter, 1L, Long::sum);
     }
 
+    /** What a request does in the store. */
+    private interface Request<T, E extends Exception> {
+        T carryOut() throws E;
+    }
+
     /** One client. */
     private final class Client implements LockBackend {
         private final int number;
+        private final Duration callTimeout;
+        private final int connection = servers.connections();
         private final Map<String, Long> drawn = new HashMap<>();
         private final Set<String> thoughtHeld = new HashSet<>();
+        private final Set<String> lostReleases = ConcurrentHashMap.newKeySet();
+        private final Set<String> lostHeirs = ConcurrentHashMap.newKeySet();
+        private volatile boolean isClosed;
 
-        Client(int number) {
+        Client(int number, Duration callTimeout) {
             this.number = number;
+            this.callTimeout = callTimeout;
         }
 
-        private void oneWay() {
+        /** One request and its answer. */
+        private <T, E extends Exception> T call(Collection<String> names, Request<T, E> request) throws E {
             if (clock instanceof VirtualClock virtual) {
                 virtual.pass(ONE_WAY);
             }
-            if (allClosed) {
+            if (allClosed || isClosed) {
                 throw new LockStoreException("sketch", "a call", "open another", false, null);
+            }
+            int sentOver;
+            T answer;
+            synchronized (SketchStore.this) {
+                sentOver = servers.connections();
+                servers.arrive(number, connection, callTimeout, () -> late(request));
+                waitWhileHeldUp(names);
+                at(number);
+                answer = request.carryOut();
+                SketchStore.this.notifyAll();
+            }
+            back(sentOver);
+            return answer;
+        }
+
+        private <T, E extends Exception> void late(Request<T, E> request) {
+            at(number);
+            try {
+                request.carryOut();
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+            if (is(Wrong.GHOST_WITHOUT_LEASE)) {
+                rows.values().stream().filter(row -> row.client == number).forEach(row -> row.end = Long.MAX_VALUE);
             }
         }
 
-        private void back() {
+        private void back(int sentOver) {
             if (clock instanceof VirtualClock virtual) {
                 virtual.pass(ONE_WAY + delay);
             } else if (delay > 0) {
                 LockSupport.parkNanos(delay);
             }
-            if (lose) {
-                lose = false;
-                throw new LockStoreException("sketch", "a call: no answer", "ask again", true, null);
+            boolean lost = lose;
+            lose = false;
+            if (lost) {
+                throw servers.unanswered("a call");
+            }
+            synchronized (SketchStore.this) {
+                servers.reply(sentOver, callTimeout);
             }
         }
 
@@ -263,28 +360,45 @@ final class SketchStore implements Store, Faults {
             boolean outlives = !is(Wrong.ADOPTS_UNDECLARED);
             long more = is(Wrong.CHANGES_ITS_MIND) ? calls++ : 0;
             return Guarantees.builder(Consistency.BEST_EFFORT)
-                    .exclusionSurvives(StoreEvent.RELEASE_AND_EXPIRY, StoreEvent.CLIENT_CRASH)
-                    .tokensSurvive(StoreEvent.RELEASE_AND_EXPIRY, StoreEvent.CLIENT_CRASH)
+                    .exclusionSurvives(survives(Wrong.DECLARES_TOO_LITTLE, Wrong.TOKENS_REPLICATED_LATER))
+                    .tokensSurvive(survives(Wrong.DECLARES_TOO_LITTLE, Wrong.DECLARES_TOO_FEW_TOKENS))
                     .leases(Duration.ofMillis(10 + more), Duration.ofDays(1), Duration.ofMillis(1))
                     .freedWithin(lease -> is(Wrong.FREED_TOO_SOON) ? lease.dividedBy(2) : lease.plusNanos(lag))
                     .outlivesClient(outlives)
                     .build();
         }
 
+        /** Everything but the loss of data, and what these do not declare. */
+        private StoreEvent[] survives(Wrong... less) {
+            Set<StoreEvent> events = EnumSet.of(StoreEvent.RELEASE_AND_EXPIRY, StoreEvent.CLIENT_CRASH);
+            if (!Arrays.asList(less).contains(wrong)) {
+                servers.possible().forEach(fault -> events.add(fault.event()));
+                events.remove(StoreEvent.RESTART_WITHOUT_DATA);
+            }
+            if (is(Wrong.DECLARES_WITHOUT_A_FAULT)) {
+                events.add(StoreEvent.FAILOVER);
+            }
+            return events.toArray(StoreEvent[]::new);
+        }
+
         @Override
         public Attempt acquire(Claim claim, Duration patience) throws InterruptedException {
             long sent = clock.now();
-            oneWay();
-            Attempt attempt;
             if (is(Wrong.CHECK_THEN_ACT)) {
-                attempt = checkThenAct(claim, sent);
-            } else {
-                synchronized (SketchStore.this) {
-                    waitWhileHeldUp(List.of(claim.name()));
-                    attempt = acquireNow(claim, patience, sent);
-                }
+                return checkThenAct(claim, sent);
             }
-            back();
+            Attempt attempt;
+            try {
+                attempt = call(List.of(claim.name()), () -> acquireNow(claim, patience, sent));
+            } catch (LockStoreException e) {
+                if (is(Wrong.SILENCE_IS_NO)) {
+                    return Attempt.held(Duration.ofMillis(5));
+                }
+                if (is(Wrong.RESENDS_WITH_NEW_OWNER) || is(Wrong.RESENDS_WITH_LATER_SINCE)) {
+                    return resend(claim);
+                }
+                throw e;
+            }
             if (is(Wrong.SINCE_FROM_REPLY) && attempt.grant().isPresent()) {
                 Grant grant = attempt.grant().get();
                 return Attempt.granted(claim.granted(grant.lease(), grant.token(), clock.now()));
@@ -292,8 +406,24 @@ final class SketchStore implements Store, Faults {
             return attempt;
         }
 
+        /** As a driver does that was not told not to. */
+        private Attempt resend(Claim claim) throws InterruptedException {
+            long sent = clock.now();
+            return call(List.of(claim.name()), () -> {
+                if (is(Wrong.RESENDS_WITH_NEW_OWNER)) {
+                    return acquireNow(Claim.of(claim.name(), claim.owner() + "~2", claim.lease()), Duration.ZERO, sent);
+                }
+                Row row = live(key(claim.name()));
+                if (row == null || !row.owner.equals(claim.owner())) {
+                    return acquireNow(claim, Duration.ZERO, sent);
+                }
+                return Attempt.granted(claim.granted(claim.lease(), row.token, sent));
+            });
+        }
+
         private Attempt checkThenAct(Claim claim, long sent) throws InterruptedException {
             synchronized (SketchStore.this) {
+                at(number);
                 Row row = live(key(claim.name()));
                 if (row != null && !row.owner.equals(claim.owner())) {
                     return held(row);
@@ -360,6 +490,7 @@ final class SketchStore implements Store, Faults {
                 queue.remove(waiting);
             }
             long until = queued + patience.toNanos();
+            int connected = servers.connections();
             while (ever || until - clock.now() > 0) {
                 if (!is(Wrong.WAKE_UP_LOST) && live(waiting.key) == waiting) {
                     if (is(Wrong.QUEUE_TAKEN_FOR_GRANT) && clock.now() - queued > waiting.lease) {
@@ -373,6 +504,11 @@ final class SketchStore implements Store, Faults {
                 }
                 try {
                     SketchStore.this.wait(2);
+                    at(number);
+                    if (connected != servers.connections() && !is(Wrong.WAITER_NOT_BACK)) {
+                        queue.remove(waiting);
+                        throw servers.unanswered("acquire: connection reset");
+                    }
                 } catch (InterruptedException e) {
                     if (!is(Wrong.INTERRUPTED_STAYS_QUEUED)) {
                         queue.remove(waiting);
@@ -405,28 +541,39 @@ final class SketchStore implements Store, Faults {
                 throw new LockStoreException("sketch", "acquire: duplicate key", "try again", false, null);
             }
             thoughtHeld.add(row.key);
-            Duration rest = Duration.ofNanos(row.end - clock.now());
+            if (is(Wrong.REFUSAL_LENGTHENS)) {
+                start(row);
+            }
+            Duration rest = Duration.ofNanos(row.end - now());
             return Attempt.held(Duration.ofMillis(5), is(Wrong.REST_IN_OTHER_UNITS) ? rest.multipliedBy(1000) : rest);
         }
 
         @Override
         public Renewal renew(Collection<Grant> grants) {
             long sent = clock.now();
-            oneWay();
             List<Grant> live = new ArrayList<>();
             List<Grant> ended = new ArrayList<>();
-            synchronized (SketchStore.this) {
-                waitWhileHeldUp(grants.stream().map(Grant::name).toList());
-                for (Grant grant : grants) {
-                    renew(grant, sent, live, ended);
+            try {
+                call(grants.stream().map(Grant::name).toList(), () -> {
+                    for (Grant grant : grants) {
+                        renew(grant, sent, live, ended);
+                    }
+                    return true;
+                });
+            } catch (LockStoreException e) {
+                if (is(Wrong.SILENCE_IS_YES)) {
+                    return Renewal.of(grants.stream().map(g -> g.renewed(sent)).toList(), List.of());
                 }
+                if (is(Wrong.LOST_RENEWAL_IS_ENDED)) {
+                    return Renewal.of(List.of(), grants);
+                }
+                throw e;
             }
             if (is(Wrong.ALL_OR_NOTHING) && !ended.isEmpty()) {
                 live.clear();
                 ended.clear();
                 ended.addAll(grants);
             }
-            back();
             if (is(Wrong.RENEWED_SINCE_FROM_REPLY)) {
                 live.replaceAll(grant -> grant.renewed(clock.now()));
             }
@@ -483,14 +630,13 @@ final class SketchStore implements Store, Faults {
 
         @Override
         public boolean release(Claim claim) {
-            oneWay();
             boolean done;
-            synchronized (SketchStore.this) {
-                waitWhileHeldUp(List.of(claim.name()));
-                done = releaseNow(claim);
-                SketchStore.this.notifyAll();
+            try {
+                done = call(List.of(claim.name()), () -> releaseNow(claim));
+            } catch (LockStoreException e) {
+                lostReleases.add(claim.owner());
+                throw e;
             }
-            back();
             return done || is(Wrong.RELEASE_ALWAYS_TRUE);
         }
 
@@ -504,7 +650,8 @@ final class SketchStore implements Store, Faults {
             }
             Row row = live(key);
             if (row == null || !row.owner.equals(claim.owner())) {
-                if (row != null && is(Wrong.RELEASE_IGNORES_OWNER)) {
+                boolean again = is(Wrong.RELEASE_AGAIN_BY_NAME) && lostReleases.contains(claim.owner());
+                if (row != null && (is(Wrong.RELEASE_IGNORES_OWNER) || again)) {
                     rows.remove(key);
                 }
                 if (is(Wrong.RELEASE_ONCE)) {
@@ -513,7 +660,7 @@ final class SketchStore implements Store, Faults {
                 return false;
             }
             if (is(Wrong.RELEASE_LATER)) {
-                row.freeAt = clock.now() + 20_000_000;
+                row.freeAt = now() + 20_000_000;
             } else if (!is(Wrong.RELEASE_DOES_NOTHING)) {
                 rows.remove(key);
             }
@@ -529,21 +676,25 @@ final class SketchStore implements Store, Faults {
         @Override
         public Optional<Grant> adopt(Grant held, Claim heir) {
             long sent = clock.now();
-            oneWay();
-            Optional<Grant> grant;
-            synchronized (SketchStore.this) {
-                waitWhileHeldUp(List.of(heir.name()));
-                grant = adoptNow(held, heir, sent);
+            try {
+                return call(List.of(heir.name()), () -> adoptNow(held, heir, sent));
+            } catch (LockStoreException e) {
+                lostHeirs.add(heir.owner());
+                throw e;
             }
-            back();
-            return grant;
         }
 
         private Optional<Grant> adoptNow(Grant held, Claim heir, long sent) {
             String key = key(heir.name());
             Row row = live(key);
-            if (is(Wrong.ADOPT_NOTHING)) {
+            if (is(Wrong.ADOPT_NOTHING) || (is(Wrong.LOST_ADOPT_IS_NOTHING) && lostHeirs.contains(heir.owner()))) {
                 return Optional.empty();
+            }
+            if (is(Wrong.HEIR_BEHIND_WAITERS) && row != null && row.owner.equals(held.owner())) {
+                rows.remove(key);
+                if (live(key) != null) {
+                    return Optional.empty();
+                }
             }
             if (row != null && row.owner.equals(heir.owner())) {
                 if (is(Wrong.ADOPT_AGAIN_RAISES)) {
@@ -567,7 +718,10 @@ final class SketchStore implements Store, Faults {
 
         @Override
         public void close() {
+            isClosed = true;
             synchronized (SketchStore.this) {
+                at(number);
+                SketchStore.this.notifyAll();
                 if (!closed.add(this) && is(Wrong.CLOSE_ONCE)) {
                     throw new IllegalStateException("closed");
                 }

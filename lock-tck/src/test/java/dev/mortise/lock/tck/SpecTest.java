@@ -24,6 +24,7 @@ class SpecTest {
             '3', "Leases",
             '4', "Waiting",
             '5', "Tokens",
+            '6', "What befalls the store",
             '7', "Unknown outcomes and hand-over",
             'C', "The client"));
 

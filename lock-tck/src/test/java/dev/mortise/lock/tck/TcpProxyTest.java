@@ -13,6 +13,7 @@ import java.net.Socket;
 import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -22,6 +23,7 @@ import org.junit.jupiter.api.Test;
 
 class TcpProxyTest {
     private final BlockingQueue<String> heard = new LinkedBlockingQueue<>();
+    private final BlockingQueue<String> ends = new LinkedBlockingQueue<>();
     private ServerSocket server;
     private TcpProxy proxy;
 
@@ -55,6 +57,7 @@ class TcpProxyTest {
                 heard.add(line);
                 out.println("re " + line);
             }
+            ends.add("end");
         } catch (IOException e) {
             // Reset by the proxy.
         }
@@ -97,6 +100,10 @@ class TcpProxyTest {
 
     private String hears() throws InterruptedException {
         return heard.poll(Delays.DEFAULT.longest().toMillis(), TimeUnit.MILLISECONDS);
+    }
+
+    private String endsHeard() throws InterruptedException {
+        return ends.poll(Delays.DEFAULT.longest().toMillis(), TimeUnit.MILLISECONDS);
     }
 
     @Test
@@ -205,5 +212,115 @@ class TcpProxyTest {
         try (Client client = new Client()) {
             assertThat(client.ask("d")).isEqualTo("re d");
         }
+    }
+
+    private AutoCloseable begin(Fault fault) {
+        return TcpProxy.begin(fault, List.of(proxy));
+    }
+
+    /** An end, or a reset: not silence. */
+    private static void assertBroken(Client client) {
+        assertThatThrownBy(() -> {
+                    if (client.read(Delays.DEFAULT.longest()) == null) {
+                        throw new IOException("end");
+                    }
+                })
+                .isInstanceOf(IOException.class)
+                .isNotInstanceOf(SocketTimeoutException.class);
+    }
+
+    private static void assertSilent(Client client) {
+        assertThatThrownBy(() -> client.read(Delays.DEFAULT.shortLease())).isInstanceOf(SocketTimeoutException.class);
+    }
+
+    @Test
+    void breaksConnectionsOnce() throws Exception {
+        try (Client client = new Client()) {
+            client.ask("a");
+            try (AutoCloseable fault = begin(Fault.CONNECTIONS_BROKEN);
+                    Client other = new Client()) {
+                assertBroken(client);
+                assertThat(other.ask("b")).isEqualTo("re b");
+            }
+        }
+    }
+
+    /** Neither side hears of the other, nor of its end; what went lost never makes room for what comes later. */
+    @Test
+    void networkIsGone() throws Exception {
+        try (Client idle = new Client();
+                Client busy = new Client();
+                Client leaving = new Client()) {
+            idle.ask("1");
+            busy.ask("2");
+            leaving.ask("3");
+            heard.clear();
+            try (AutoCloseable fault = begin(Fault.NETWORK_GONE)) {
+                busy.send("lost");
+                leaving.close();
+                assertSilent(busy);
+                try (Client late = new Client()) {
+                    late.send("lost too");
+                    assertSilent(late);
+                }
+                assertThat(heard).isEmpty();
+                assertThat(ends).isEmpty();
+            }
+            assertBroken(busy);
+            assertThat(idle.ask("4")).isEqualTo("re 4");
+        }
+        assertThat(heard).contains("4").doesNotContain("lost", "lost too");
+    }
+
+    @Test
+    void repliesAreLostAndThenTheConnection() throws Exception {
+        try (Client idle = new Client();
+                Client busy = new Client()) {
+            idle.ask("1");
+            busy.ask("2");
+            heard.clear();
+            try (AutoCloseable fault = begin(Fault.REPLIES_LOST)) {
+                busy.send("a");
+                assertThat(hears()).isEqualTo("a");
+                assertSilent(busy);
+            }
+            assertBroken(busy);
+            assertThat(idle.ask("b")).isEqualTo("re b");
+        }
+    }
+
+    @Test
+    void requestsOfOldConnectionsAreLate() throws Exception {
+        try (Client old = new Client();
+                Client leaving = new Client()) {
+            old.ask("1");
+            leaving.ask("2");
+            heard.clear();
+            try (AutoCloseable fault = begin(Fault.REQUESTS_LATE)) {
+                old.send("late");
+                leaving.send("orphan");
+                leaving.close();
+                assertSilent(old);
+                old.send("and more");
+                assertBroken(old);
+                try (Client young = new Client()) {
+                    assertThat(young.ask("a")).isEqualTo("re a");
+                    assertThat(hears()).isEqualTo("a");
+                }
+                assertThat(endsHeard()).as("of the young one").isNotNull();
+                assertThat(heard).isEmpty();
+                assertThat(ends).isEmpty();
+            }
+            assertThat(List.of(hears(), hears(), hears())).containsSubsequence("late", "and more");
+            assertThat(endsHeard()).as("behind what was late").isNotNull();
+            assertThat(endsHeard()).as("behind the orphan").isNotNull();
+        }
+    }
+
+    @Test
+    void causesNothingThatIsNotOfTheNetwork() {
+        assertThatThrownBy(() -> begin(Fault.SERVER_KILLED))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessageContaining("fault: SERVER_KILLED");
     }
 }

@@ -1,6 +1,7 @@
 package dev.mortise.lock.tck;
 
 import java.util.List;
+import java.util.Set;
 
 /**
  * Wrong backends, each with the rule that must find it. Some are the mistakes of well-known libraries; see also the
@@ -72,13 +73,46 @@ enum Wrong {
     READS_NOT_FENCED(Rule.R5_6, "a resource that checks tokens at writes only"),
     TOKENS_NOT_CHECKED(Rule.R5_6, "a resource that checks no tokens"),
 
+    DECLARES_WITHOUT_A_FAULT(Rule.R6_1, "declares to survive what its test cannot cause", Fault.CONNECTIONS_BROKEN),
+    IMPOSSIBLE_AND_POSSIBLE(
+            Rule.R6_1, "a test's Store that calls impossible what it can cause", Fault.CONNECTIONS_BROKEN),
+    CLAIMS_IN_MEMORY(Rule.R6_2, "keeps claims in the server's memory, and declares its restart", Fault.SERVER_KILLED),
+    CONNECTION_IS_THE_CLAIM(Rule.R6_2, "takes a broken connection for a release", Fault.CONNECTIONS_BROKEN),
+    REPLICATED_LATER(Rule.R6_2, "answers before its replica has it, and declares failover", Fault.LEADER_KILLED),
+    SERVES_WHEN_CUT_OFF(Rule.R6_2, "goes on granting on a leader that is cut off", Fault.LEADER_CUT_OFF),
+    LEASE_BY_WALL_CLOCK(Rule.R6_2, "ends leases by the wall clock, and declares its steps", Fault.CLOCK_FORWARD),
+    TOKENS_IN_MEMORY(Rule.R6_3, "keeps the counter in the server's memory", Fault.SERVER_KILLED),
+    TOKEN_BY_WALL_CLOCK(Rule.R6_3, "takes the wall clock for a token", Fault.CLOCK_FORWARD, Fault.CLOCK_BACK),
+    NEVER_RECONNECTS(Rule.R6_4, "never connects anew", Fault.CONNECTIONS_BROKEN),
+    WAITER_NOT_BACK(Rule.R6_4, "forgets its place in the queue when the connection breaks", Fault.CONNECTIONS_BROKEN),
+    TIMERS_IN_MEMORY(Rule.R6_4, "ends leases by timers that a restart forgets", Fault.SERVER_KILLED),
+    HANGS(Rule.R6_5, "waits for an answer without an end", Fault.NETWORK_GONE),
+    THROWS_ITS_OWN(Rule.R6_5, "lets the driver's exception through", Fault.CONNECTIONS_BROKEN, Fault.NETWORK_GONE),
+    SILENCE_IS_NO(Rule.R6_5, "answers that it is held when the store gives no answer", Fault.NETWORK_GONE),
+    DECLARES_TOO_LITTLE(Rule.R6_6, "survives a restart, and does not declare it", Fault.SERVER_KILLED),
+    DECLARES_TOO_FEW_TOKENS(
+            Rule.R6_6, "has tokens that survive the loss of data, and does not declare it", Fault.DATA_LOST),
+    TOKENS_REPLICATED_LATER(
+            Rule.R6_7, "gives a token again after a failover that tokens are declared to survive", Fault.LEADER_KILLED),
+    SILENCE_IS_YES(Rule.R6_8, "takes silence for a renewal", Fault.NETWORK_GONE),
+
     ADOPT_NOTHING(Rule.R7_1, "gives no heir anything"),
     ADOPT_KEEPS_TOKEN(Rule.R7_1, "gives the heir the former owner's token"),
     ADOPT_AGAIN_RAISES(Rule.R7_2, "raises the token when the same heir asks again"),
     ADOPT_TWICE(Rule.R7_3, "gives a second heir what the first has taken over"),
     ADOPT_BESIDE(Rule.R7_4, "still renews for the former owner"),
     ADOPT_REVIVES(Rule.R7_5, "gives the heir what has ended"),
-    OWNER_MADE_INSIDE(Rule.R7_6, "makes an owner of its own in acquire, and releases what acquire answered");
+    OWNER_MADE_INSIDE(Rule.R7_6, "makes an owner of its own in acquire, and releases what acquire answered"),
+    LOST_RENEWAL_IS_ENDED(Rule.R7_7, "answers ended when the answer to a renewal is lost"),
+    RELEASE_AGAIN_BY_NAME(Rule.R7_8, "releases again by name when the first answer was lost"),
+    LOST_ADOPT_IS_NOTHING(Rule.R7_9, "gives the heir nothing when it asks again after a lost answer"),
+    GHOST_WITHOUT_LEASE(Rule.R7_10, "gives what arrives late no lease", Fault.REQUESTS_LATE),
+    SAYS_NO_EFFECT(Rule.R7_11, "says that what had no answer had no effect"),
+    RESENDS_WITH_NEW_OWNER(Rule.R7_12, "resends an acquire as another one", Fault.CONNECTIONS_BROKEN),
+    RESENDS_WITH_LATER_SINCE(
+            Rule.R7_12, "resends an acquire, and counts the lease from there", Fault.CONNECTIONS_BROKEN),
+    REFUSAL_LENGTHENS(Rule.R7_13, "lengthens the holder's lease when another is refused"),
+    HEIR_BEHIND_WAITERS(Rule.R7_14, "hands over by a release and an acquire");
 
     /** Judged in real time: by a test with threads, or over the whole run. */
     private static final List<Wrong> REAL = List.of(CHECK_THEN_ACT, HELD_IS_A_FAILURE);
@@ -86,13 +120,19 @@ enum Wrong {
     final Rule rule;
     final String what;
 
-    Wrong(Rule rule, String what) {
+    /** Those that its store can cause: what it is wrong about. Nobody changes it. */
+    @SuppressWarnings("ImmutableEnumChecker")
+    final Set<Fault> faults;
+
+    Wrong(Rule rule, String what, Fault... faults) {
         this.rule = rule;
         this.what = what;
+        this.faults = Set.of(faults);
     }
 
     /** Whether scenarios find it, in virtual time; else a test with threads, or the whole run. */
     boolean isFoundByScenarios() {
-        return !REAL.contains(this) && (!Directed.has(rule) || this == RELEASES_ALL_NAMES);
+        boolean directed = Directed.has(rule) || FaultRules.has(rule) || Unanswered.has(rule);
+        return !REAL.contains(this) && (!directed || this == RELEASES_ALL_NAMES);
     }
 }

@@ -4,13 +4,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.tck.Checker.Verdict;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
-import java.util.Locale;
 import java.util.Set;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -21,6 +23,8 @@ class WrongBackendsTest {
     private static final int SCENARIOS = Scenario.corpus().size() + 120;
 
     private static final Duration LEASE = Duration.ofSeconds(1);
+
+    private static final WrongTable TABLE = new WrongTable("Backends", Wrong.values());
 
     /** Short, so that what waits for ever is found soon: only what is wrong is judged with these. */
     private static final Delays DELAYS = new Delays(Duration.ofMillis(60), Duration.ofMillis(700));
@@ -78,7 +82,12 @@ class WrongBackendsTest {
                 number++;
                 if (judge(wrong, scenario).breaks(wrong.rule)) {
                     Scenario shortest = scenario.shrink(s -> judge(wrong, s).breaks(wrong.rule));
-                    row(wrong, number, shortest.steps().size(), shortest.text());
+                    TABLE.row(
+                            wrong,
+                            wrong.what,
+                            wrong.rule.number(),
+                            String.valueOf(number),
+                            "`" + shortest.text() + "`");
                     return;
                 }
             }
@@ -86,25 +95,27 @@ class WrongBackendsTest {
         }
         try (Kit kit =
                 new Kit(new SketchStore(Clock.MACHINE, wrong, Duration.ofMillis(3)), Clock.MACHINE, DELAYS, 1, 40)) {
+            kit.asked = EnumSet.of(wrong.rule);
             Kit.Result result = kit.judge(wrong.rule);
             assertThat(result.status()).as(wrong + ", by rule " + wrong.rule).isEqualTo(Kit.Status.FAILED);
             assertThat(result.message())
                     .startsWith("rule " + wrong.rule.number() + ": ")
                     .contains(wrong.rule.must);
-            row(wrong, kit.playedScenarios(), 0, "a test of its own");
+            TABLE.row(wrong, wrong.what, wrong.rule.number(), needed(wrong), "");
         }
     }
 
-    private static void row(Wrong wrong, int scenarios, int steps, String text) {
-        System.out.printf(
-                Locale.ROOT,
-                "| %s | %s | %s | %d | %s | %s |%n",
-                wrong.name().toLowerCase(Locale.ROOT).replace('_', ' '),
-                wrong.what,
-                wrong.rule.number(),
-                scenarios,
-                steps == 0 ? "" : String.valueOf(steps),
-                text);
+    private static String needed(Wrong wrong) {
+        if (!wrong.faults.isEmpty()) {
+            return "a fault: "
+                    + wrong.faults.stream().map(Ordeal::name).sorted().collect(Collectors.joining(", "));
+        }
+        return Directed.has(wrong.rule) || Unanswered.has(wrong.rule) ? "a test of its own" : "a run in real time";
+    }
+
+    @AfterAll
+    static void table() throws IOException {
+        TABLE.end();
     }
 
     /** There is a wrong backend for each rule; a rule without one has never been seen to fail. */
