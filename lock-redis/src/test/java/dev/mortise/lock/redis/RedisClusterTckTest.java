@@ -7,6 +7,6 @@ import dev.mortise.lock.tck.Store;
 class RedisClusterTckTest extends LockTck {
     @Override
     protected Store store() {
-        return new RedisCluster();
+        return RedisCluster.forTheKit();
     }
 }

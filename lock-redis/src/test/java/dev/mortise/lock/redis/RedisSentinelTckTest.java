@@ -7,6 +7,6 @@ import dev.mortise.lock.tck.Store;
 class RedisSentinelTckTest extends LockTck {
     @Override
     protected Store store() {
-        return new RedisSentinels(1, null, null);
+        return RedisSentinels.forTheKit();
     }
 }

@@ -17,6 +17,7 @@ import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -27,6 +28,9 @@ import java.util.stream.Stream;
  * and ending it.
  */
 public final class RedisServer implements AutoCloseable {
+    /** Its log, and what it knows of a Cluster: no data. */
+    private static final Set<String> KEPT = Set.of("log", "nodes.conf");
+
     private final Path folder;
     private final List<String> settings;
     private final Map<String, String> environment = new LinkedHashMap<>();
@@ -71,6 +75,8 @@ public final class RedisServer implements AutoCloseable {
         this.environment.putAll(environment);
         int pass = this.settings.indexOf("--requirepass");
         password = pass < 0 ? null : this.settings.get(pass + 1);
+        int fixed = this.settings.indexOf("--port");
+        port = fixed < 0 ? 0 : Integer.parseInt(this.settings.get(fixed + 1));
         try {
             folder = Files.createTempDirectory("mre");
         } catch (IOException e) {
@@ -117,7 +123,7 @@ public final class RedisServer implements AutoCloseable {
                 }
                 // The port was taken meanwhile.
                 process.waitFor();
-                if (i > 5) {
+                if (i > 5 && !settings.contains("--port")) {
                     port = 0;
                 }
             }
@@ -268,6 +274,10 @@ public final class RedisServer implements AutoCloseable {
         return calls;
     }
 
+    boolean isMaster() {
+        return ((List<?>) ask("ROLE")).get(0).equals("master");
+    }
+
     /** STOP or CONT. */
     public void signal(String name) {
         try {
@@ -295,17 +305,53 @@ public final class RedisServer implements AutoCloseable {
         }
     }
 
-    /** Removes the files of a server that does not run: it starts again as a new one. */
+    /** Removes the data of a server that does not run: it starts again as a new one, in a Cluster at its old place. */
     public void wipe() {
-        delete(false);
-    }
-
-    private void delete(boolean all) {
         try (Stream<Path> files = Files.walk(folder)) {
             for (Path each : files.sorted(Comparator.reverseOrder()).collect(Collectors.toList())) {
-                if (all || !(each.equals(folder) || each.endsWith("log"))) {
+                if (!each.equals(folder) && !KEPT.contains(each.getFileName().toString())) {
                     Files.delete(each);
                 }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** A copy of its data as they are now, also of a server that writes no snapshots by itself. */
+    Path copy() {
+        ask("SAVE");
+        Path copy = folder.resolveSibling(folder.getFileName() + "-copy");
+        copy(folder, copy);
+        return copy;
+    }
+
+    /** Gives a server that does not run the data of a {@link #copy}, once. */
+    void restore(Path copy) {
+        wipe();
+        copy(copy, folder);
+        delete(copy);
+    }
+
+    private static void copy(Path from, Path to) {
+        try (Stream<Path> files = Files.walk(from)) {
+            for (Path each : files.sorted().collect(Collectors.toList())) {
+                Path there = to.resolve(from.relativize(each));
+                if (Files.isDirectory(each)) {
+                    Files.createDirectories(there);
+                } else if (!KEPT.contains(each.getFileName().toString())) {
+                    Files.copy(each, there);
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static void delete(Path folder) {
+        try (Stream<Path> files = Files.walk(folder)) {
+            for (Path each : files.sorted(Comparator.reverseOrder()).collect(Collectors.toList())) {
+                Files.delete(each);
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -315,7 +361,7 @@ public final class RedisServer implements AutoCloseable {
     @Override
     public void close() {
         kill();
-        delete(true);
+        delete(folder);
         try {
             Runtime.getRuntime().removeShutdownHook(atExit);
         } catch (IllegalStateException e) {

@@ -4,13 +4,13 @@ import dev.mortise.lock.spi.Attempt;
 import dev.mortise.lock.spi.BackendContext;
 import dev.mortise.lock.spi.Claim;
 import dev.mortise.lock.spi.LockBackend;
+import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.spi.StoreUri;
 import dev.mortise.lock.tck.Faults;
 import dev.mortise.lock.tck.Store;
 import dev.mortise.lock.tck.TcpProxy;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -22,19 +22,42 @@ final class RedisStore implements Store {
 
     final RedisServer server;
     final TcpProxy network;
+    private final RedisNetwork faults;
 
     RedisStore(String... settings) {
-        server = new RedisServer(settings);
-        try {
-            network = new TcpProxy(server.port());
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+        this(null, new RedisServer(settings));
+    }
+
+    /** One that keeps its data as a server does by default. */
+    static RedisStore forTheKit() {
+        RedisFaults servers = new RedisFaults();
+        return new RedisStore(servers, servers.server(RedisFaults.DEFAULT_PERSISTENCE));
+    }
+
+    private RedisStore(RedisFaults servers, RedisServer server) {
+        this.server = server;
+        faults = new RedisNetwork(servers) {
+            @Override
+            List<RedisServer> masters() {
+                return List.of(server);
+            }
+
+            @Override
+            public Map<StoreEvent, String> impossible() {
+                return Map.of(StoreEvent.FAILOVER, "one server has none that takes over; see Sentinel and Cluster");
+            }
+        };
+        network = faults.to(server);
     }
 
     @Override
     public RedisBackend connect() {
-        return connect(CALL_TIMEOUT, Map.of());
+        return connect(CALL_TIMEOUT);
+    }
+
+    @Override
+    public RedisBackend connect(Duration callTimeout) {
+        return connect(callTimeout, Map.of());
     }
 
     /** A client over the network that fails. */
@@ -71,40 +94,23 @@ final class RedisStore implements Store {
     }
 
     @Override
+    public Map<String, String> about() {
+        return faults.servers.about("Redis, one server", server);
+    }
+
+    @Override
     public Optional<Faults> faults() {
-        return Optional.of(new Faults() {
-            @Override
-            public void delayReplies(Duration by) {
-                network.delayReplies(by);
-            }
-
-            @Override
-            public void loseReply() {
-                network.loseReplyTo(request -> request.contains("EVAL"));
-            }
-
-            /** Scripts are writes, and wait at the door; what the test itself asks does not. */
-            @Override
-            public Optional<AutoCloseable> holdUp(String name) {
-                server.ask("CLIENT", "PAUSE", "60000", "WRITE");
-                return Optional.of(() -> server.ask("CLIENT", "UNPAUSE"));
-            }
-
-            @Override
-            public void heal() {
-                network.heal();
-            }
-        });
+        return Optional.of(faults);
     }
 
     @Override
     public Optional<String> uri() {
-        return Optional.of("redis://127.0.0.1:" + server.port());
+        return Optional.of("redis://127.0.0.1:" + network.port());
     }
 
     @Override
     public void close() {
-        network.close();
+        faults.close();
         server.close();
     }
 

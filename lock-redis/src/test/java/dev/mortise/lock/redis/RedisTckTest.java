@@ -7,6 +7,6 @@ import dev.mortise.lock.tck.Store;
 class RedisTckTest extends LockTck {
     @Override
     protected Store store() {
-        return new RedisStore();
+        return RedisStore.forTheKit();
     }
 }

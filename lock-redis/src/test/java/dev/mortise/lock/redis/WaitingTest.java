@@ -347,7 +347,7 @@ class WaitingTest {
         Grant held = hold("a", Duration.ofMinutes(5));
         Future<Attempt> wait = wait("a", Duration.ofMinutes(5));
         await().until(() -> channels().size() == 1);
-        store.network.requests(TcpProxy.Mode.DROP);
+        // Requests go on: by the end of the connection the server is to learn that it was given up.
         store.network.replies(TcpProxy.Mode.DROP);
         holder.release(held.claim());
         // After a while it is asked for a sign of life, and given up when there is none.
@@ -356,7 +356,7 @@ class WaitingTest {
         try {
             granted(wait);
         } catch (ExecutionException e) {
-            // Woken, it asked the same black hole.
+            // Woken, it asked, and had no answer.
             assertThat(e.getCause()).isInstanceOf(LockStoreException.class);
         }
     }
