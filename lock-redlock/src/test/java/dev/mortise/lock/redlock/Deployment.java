@@ -51,6 +51,10 @@ final class Deployment implements AutoCloseable {
         return this;
     }
 
+    Map<String, String> options() {
+        return options;
+    }
+
     List<String> initialise() {
         return Opening.of(uri(), context(CALL_TIMEOUT)).initialise();
     }
