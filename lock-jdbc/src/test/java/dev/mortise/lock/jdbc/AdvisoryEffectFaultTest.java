@@ -215,7 +215,7 @@ class AdvisoryEffectFaultTest {
             for (int i = 0; i < 4; i++) {
                 load.awaitService(Duration.ofSeconds(30));
             }
-            await().atMost(Duration.ofSeconds(60)).until(() -> cancelled.get() > 100);
+            await().atMost(Duration.ofSeconds(60)).until(() -> cancelled.get() > TestStore.times(30, 100));
             over.set(true);
             cancels.get(20, TimeUnit.SECONDS);
             interrupts.get(20, TimeUnit.SECONDS);

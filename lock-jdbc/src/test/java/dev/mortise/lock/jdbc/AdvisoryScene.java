@@ -51,9 +51,6 @@ abstract class AdvisoryScene implements AutoCloseable {
     /** Kills it, and starts it again. */
     abstract void crash();
 
-    /** STOP or CONT. */
-    abstract void signal(String name);
-
     /** A network to the server. */
     TcpProxy way() {
         try {

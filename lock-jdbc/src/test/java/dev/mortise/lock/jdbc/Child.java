@@ -38,6 +38,12 @@ final class Child implements AutoCloseable {
 
     /** Runs {@code main} with the class path of this JVM. Its standard error goes where its output goes. */
     static Child start(List<String> jvmOptions, Class<?> main, String... arguments) throws IOException {
+        return start(Map.of(), jvmOptions, main, arguments);
+    }
+
+    /** With these variables in its environment. */
+    static Child start(Map<String, String> more, List<String> jvmOptions, Class<?> main, String... arguments)
+            throws IOException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(
@@ -54,6 +60,7 @@ final class Child implements AutoCloseable {
         ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
         Map<String, String> environment = builder.environment();
         environment.remove("JAVA_TOOL_OPTIONS");
+        environment.putAll(more);
         return new Child(builder.start());
     }
 

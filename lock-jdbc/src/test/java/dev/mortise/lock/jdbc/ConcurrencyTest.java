@@ -59,7 +59,7 @@ class ConcurrencyTest {
     /** Eight at the same instant for a name that has no row yet: one winner each, and no error (RT-07). */
     @Test
     void freshNames() throws Exception {
-        int names = 300;
+        int names = TestStore.times(80, 300);
         CyclicBarrier barrier = new CyclicBarrier(THREADS);
         AtomicIntegerArray winners = new AtomicIntegerArray(names);
         try (TestStore store = kind.open(folder)) {
@@ -87,7 +87,7 @@ class ConcurrencyTest {
     @Test
     void freshStores() throws Exception {
         CyclicBarrier barrier = new CyclicBarrier(THREADS);
-        for (int i = 0; i < 10; i++) {
+        for (int i = 0; i < TestStore.times(4, 10); i++) {
             Path own = folder.resolve("s" + i);
             java.nio.file.Files.createDirectory(own);
             try (TestStore store = kind.open(own)) {
@@ -115,7 +115,7 @@ class ConcurrencyTest {
                     store.client(Duration.ofSeconds(30)),
                     store.client(Duration.ofSeconds(30)),
                     store.client(Duration.ofSeconds(30)));
-            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(6);
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(TestStore.times(2, 6));
             together(() -> {
                 ThreadLocalRandom random = ThreadLocalRandom.current();
                 while (System.nanoTime() < end) {
@@ -152,7 +152,7 @@ class ConcurrencyTest {
                 return null;
             });
         }
-        assertThat(history.size()).isGreaterThan(100);
+        assertThat(history.size()).isGreaterThan(TestStore.times(30, 100));
         history.check();
     }
 

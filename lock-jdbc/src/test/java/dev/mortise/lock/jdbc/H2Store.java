@@ -18,12 +18,27 @@ import org.h2.tools.Server;
 /** A database of its own, a file, behind an H2 server in this process. */
 final class H2Store extends TestStore {
     private static final AtomicInteger DATABASES = new AtomicInteger();
-    private static final Server SERVER = serve();
+    private static Server shared;
 
     final String url;
+    private final String adminUrl;
 
     H2Store() {
-        url = "jdbc:h2:" + SERVER.getURL() + "/d" + DATABASES.incrementAndGet();
+        this(shared().getPort(), shared().getPort());
+    }
+
+    /** With another way to the server for clients than for an administrator: the port of a proxy. */
+    H2Store(int port, int adminPort) {
+        String database = "/d" + DATABASES.incrementAndGet();
+        url = "jdbc:h2:tcp://127.0.0.1:" + port + database;
+        adminUrl = "jdbc:h2:tcp://127.0.0.1:" + adminPort + database;
+    }
+
+    private static synchronized Server shared() {
+        if (shared == null) {
+            shared = serve();
+        }
+        return shared;
     }
 
     private static Server serve() {
@@ -43,7 +58,7 @@ final class H2Store extends TestStore {
         }
     }
 
-    private static void delete(Path folder) {
+    static void delete(Path folder) {
         try (var files = Files.list(folder)) {
             for (Path each : files.toList()) {
                 Files.deleteIfExists(each);
@@ -71,7 +86,7 @@ final class H2Store extends TestStore {
 
     @Override
     String adminUrl() {
-        return url + ";USER=sa";
+        return adminUrl + ";USER=sa";
     }
 
     @Override

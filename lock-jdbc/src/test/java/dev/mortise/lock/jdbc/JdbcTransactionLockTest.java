@@ -36,6 +36,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 class JdbcTransactionLockTest {
     private static final Duration ONCE = Duration.ZERO;
     private static final Duration LONG = Duration.ofSeconds(60);
+    private static final int ROUNDS = TestStore.times(4, 12);
 
     @Parameter
     TransactionDatabase.Kind kind;
@@ -128,7 +129,7 @@ class JdbcTransactionLockTest {
         AtomicInteger inside = new AtomicInteger();
         join(start(8, () -> {
             try (Connection c = begin()) {
-                for (int i = 0; i < 25; i++) {
+                for (int i = 0; i < 10; i++) {
                     lock.acquire(c, "counter");
                     assertThat(inside.incrementAndGet()).isEqualTo(1);
                     int n = number(c, "SELECT n FROM counter");
@@ -144,7 +145,7 @@ class JdbcTransactionLockTest {
             return null;
         }));
         try (Connection c = begin()) {
-            assertThat(number(c, "SELECT n FROM counter")).isEqualTo(8 * 20);
+            assertThat(number(c, "SELECT n FROM counter")).isEqualTo(8 * 8);
         }
     }
 
@@ -202,7 +203,7 @@ class JdbcTransactionLockTest {
         List<Integer> rounds = Collections.synchronizedList(new ArrayList<>());
         join(start(starters, () -> {
             try (Connection c = begin()) {
-                for (int round = 0; round < 12; round++) {
+                for (int round = 0; round < ROUNDS; round++) {
                     barrier.await(60, TimeUnit.SECONDS);
                     if (lock.tryAcquire(c, "new-" + round, ONCE)) {
                         winners.incrementAndGet();
@@ -220,7 +221,7 @@ class JdbcTransactionLockTest {
             }
             return null;
         }));
-        assertThat(rounds).hasSize(12).containsOnly(1);
+        assertThat(rounds).hasSize(ROUNDS).containsOnly(1);
     }
 
     /**
@@ -235,7 +236,7 @@ class JdbcTransactionLockTest {
         AtomicInteger got = new AtomicInteger();
         join(start(starters, () -> {
             try (Connection c = begin()) {
-                for (int round = 0; round < 8; round++) {
+                for (int round = 0; round < ROUNDS; round++) {
                     int place = barrier.await(60, TimeUnit.SECONDS);
                     lock.acquire(c, "new-" + round);
                     got.incrementAndGet();
@@ -251,7 +252,7 @@ class JdbcTransactionLockTest {
             }
             return null;
         }));
-        assertThat(got.get()).isEqualTo(16 * 8);
+        assertThat(got.get()).isEqualTo(16 * ROUNDS);
     }
 
     /** Not shorter than the patience, and then the transaction is as before; in time if the lock comes free. */
@@ -270,7 +271,7 @@ class JdbcTransactionLockTest {
                     Connection c = begin()) {
                 lock.acquire(holder, name);
                 for (Duration patience :
-                        List.of(ONCE, Duration.ofNanos(1), Duration.ofMillis(150), Duration.ofMillis(1300))) {
+                        List.of(ONCE, Duration.ofNanos(1), Duration.ofMillis(150), Duration.ofMillis(700))) {
                     long start = System.nanoTime();
                     assertThat(lock.tryAcquire(c, name, patience))
                             .as("after %s", patience)
@@ -594,7 +595,7 @@ class JdbcTransactionLockTest {
                 "CREATE TABLE gate (n INT)");
         List<Child> children = new ArrayList<>();
         try {
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 3; i++) {
                 children.add(Child.start(List.of(), Migration.class, database.url()));
             }
             for (Child child : children) {

@@ -81,7 +81,7 @@ class MariaDbAdvisoryFaultTest extends AdvisoryFaults {
                     AdvisoryScene.CALL_TIMEOUT,
                     true)) {
                 load.awaitService(Duration.ofSeconds(30));
-                await().atMost(Duration.ofSeconds(60)).until(() -> killed.get() > 100);
+                await().atMost(Duration.ofSeconds(60)).until(() -> killed.get() > TestStore.times(30, 100));
                 load.awaitService(Duration.ofSeconds(30));
                 over.set(true);
                 kills.get(20, TimeUnit.SECONDS);

@@ -79,9 +79,4 @@ final class MariaDbScene extends AdvisoryScene {
         server.kill();
         server.start();
     }
-
-    @Override
-    void signal(String name) {
-        server.signal(name);
-    }
 }

@@ -26,7 +26,7 @@ import java.util.stream.Stream;
  * that folder, and with the settings under which what is committed is on the disk. Its administrator {@code test} needs
  * no password; databases and users are made by the tests.
  */
-public final class MariaDbServer implements AutoCloseable {
+public final class MariaDbServer implements DatabaseServer {
     private static final List<String> SETTINGS = List.of(
             "--bind-address=127.0.0.1",
             "--skip-name-resolve",
@@ -146,6 +146,7 @@ public final class MariaDbServer implements AutoCloseable {
     }
 
     /** Starts, on the port that it had, and returns when it answers and is this very server. */
+    @Override
     public void start() {
         try {
             for (int i = 0; i < 10; i++) {
@@ -212,6 +213,7 @@ public final class MariaDbServer implements AutoCloseable {
         return false;
     }
 
+    @Override
     public int port() {
         return port;
     }
@@ -280,11 +282,13 @@ public final class MariaDbServer implements AutoCloseable {
     }
 
     /** STOP or CONT. */
+    @Override
     public void signal(String name) {
         run("kill", "-s", name, String.valueOf(process.pid()));
     }
 
     /** At once, as a crash would; the disk keeps what was flushed, and more. */
+    @Override
     public void kill() {
         process.destroyForcibly();
         try {

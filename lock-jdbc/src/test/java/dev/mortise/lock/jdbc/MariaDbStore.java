@@ -22,12 +22,21 @@ final class MariaDbStore extends TestStore {
     final String database;
     private final String strategy;
 
+    /** Where clients go. */
+    private final int port;
+
     MariaDbStore() {
         this(MariaDbServer.shared(), "table");
     }
 
     MariaDbStore(MariaDbServer server, String strategy) {
+        this(server, server.port(), strategy);
+    }
+
+    /** With another way to the server for clients: the port of a proxy. */
+    MariaDbStore(MariaDbServer server, int port, String strategy) {
         this.server = server;
+        this.port = port;
         this.strategy = strategy;
         database = "d" + DATABASES.incrementAndGet();
         server.sql("CREATE DATABASE " + database);
@@ -43,10 +52,14 @@ final class MariaDbStore extends TestStore {
         return uri(Map.of("user", "test"));
     }
 
+    private String url() {
+        return "jdbc:mariadb://127.0.0.1:" + port + "/" + database;
+    }
+
     StoreUri uri(Map<String, String> more) {
         Map<String, String> options = new TreeMap<>(Map.of("strategy", strategy));
         options.putAll(more);
-        return StoreUri.parse(server.url(database), options);
+        return StoreUri.parse(url(), options);
     }
 
     /** A user with these rights on the table; its password is its name. */
@@ -69,7 +82,7 @@ final class MariaDbStore extends TestStore {
 
     @Override
     List<String> arguments() {
-        return List.of(server.url(database), "strategy=" + strategy, "user=test");
+        return List.of(url(), "strategy=" + strategy, "user=test");
     }
 
     @Override

@@ -43,7 +43,7 @@ class PostgresCrashTest {
     }
 
     /**
-     * Killed with SIGKILL in the middle of grants, twenty times: no token is handed out again or falls, what was held is
+     * Killed with SIGKILL in the middle of grants, again and again: no token is handed out again or falls, what was held is
      * still held, and clients from before go on by themselves.
      */
     @Test
@@ -54,7 +54,7 @@ class PostgresCrashTest {
             LockBackend client = store.client(Duration.ofSeconds(2));
             Grant held = granted(client, claim("held", Duration.ofDays(1)));
             Map<String, List<Claim>> lost = new ConcurrentHashMap<>();
-            for (int round = 0; round < 20; round++) {
+            for (int round = 0; round < TestStore.times(6, 20); round++) {
                 AtomicBoolean stop = new AtomicBoolean();
                 AtomicInteger grants = new AtomicInteger();
                 List<Future<?>> all = new ArrayList<>();

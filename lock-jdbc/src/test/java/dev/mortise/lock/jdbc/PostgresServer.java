@@ -26,7 +26,7 @@ import java.util.stream.Stream;
  * A PostgreSQL server of the tests' own: its data in a temporary folder, on a free port of the loopback, with its socket
  * in that folder. Its superuser {@code test} needs no password; everybody else does.
  */
-public final class PostgresServer implements AutoCloseable {
+public final class PostgresServer implements DatabaseServer {
     private static final Path BINARIES = Path.of("/usr/lib/postgresql");
 
     /** Nothing but what we do writes to the log of this server, so that writes can be counted. */
@@ -169,6 +169,7 @@ public final class PostgresServer implements AutoCloseable {
     }
 
     /** Starts, on the port that it had, and returns when it answers and is this very server. */
+    @Override
     public void start() {
         try {
             for (int i = 0; i < 10; i++) {
@@ -237,6 +238,7 @@ public final class PostgresServer implements AutoCloseable {
         }
     }
 
+    @Override
     public int port() {
         return port;
     }
@@ -360,6 +362,7 @@ public final class PostgresServer implements AutoCloseable {
     }
 
     /** STOP or CONT to all processes of the server, the one that makes new ones first. */
+    @Override
     public void signal(String name) {
         processes().forEach(each -> {
             try {
@@ -378,6 +381,7 @@ public final class PostgresServer implements AutoCloseable {
     }
 
     /** All processes at once, as a crash of the machine would; the disk keeps what was flushed, and more. */
+    @Override
     public void kill() {
         List<ProcessHandle> all = processes();
         all.forEach(ProcessHandle::destroyForcibly);

@@ -22,6 +22,9 @@ final class PostgresStore extends TestStore {
     final String schema;
     private final String strategy;
 
+    /** Where clients go. */
+    private final int port;
+
     PostgresStore() {
         this(PostgresServer.shared());
     }
@@ -31,7 +34,13 @@ final class PostgresStore extends TestStore {
     }
 
     PostgresStore(PostgresServer server, String strategy) {
+        this(server, server.port(), strategy);
+    }
+
+    /** With another way to the server for clients: the port of a proxy. */
+    PostgresStore(PostgresServer server, int port, String strategy) {
         this.server = server;
+        this.port = port;
         this.strategy = strategy;
         schema = "s" + SCHEMAS.incrementAndGet();
         server.sql("CREATE SCHEMA " + schema);
@@ -47,10 +56,14 @@ final class PostgresStore extends TestStore {
         return uri(Map.of("user", "test"));
     }
 
+    private String url() {
+        return "jdbc:postgresql://127.0.0.1:" + port + "/postgres";
+    }
+
     StoreUri uri(Map<String, String> more) {
         Map<String, String> options = new TreeMap<>(Map.of("strategy", strategy, "schema", schema));
         options.putAll(more);
-        return StoreUri.parse(server.url(), options);
+        return StoreUri.parse(url(), options);
     }
 
     /** A role that may use the schema, with these settings of its own; its password is its name. */
@@ -75,7 +88,7 @@ final class PostgresStore extends TestStore {
 
     @Override
     List<String> arguments() {
-        return List.of(server.url(), "strategy=" + strategy, "schema=" + schema, "user=test");
+        return List.of(url(), "strategy=" + strategy, "schema=" + schema, "user=test");
     }
 
     @Override

@@ -32,7 +32,7 @@ class ProcessTest {
     TestStore.Kind kind;
 
     private static final int NAMES = 3;
-    private static final int KILLS = 18;
+    private static final int KILLS = TestStore.times(6, 18);
 
     private final History history = new History();
     private final Map<String, History.Hold> holds = new HashMap<>();
@@ -54,7 +54,7 @@ class ProcessTest {
                 for (int i = 0; i < children.length; i++) {
                     children[i] = start(store, zones.get(i), "c" + i);
                 }
-                for (int kill = 0; kill < KILLS || grants <= 200; kill++) {
+                for (int kill = 0; kill < KILLS || grants <= 10 * KILLS; kill++) {
                     int victim = kill % children.length;
                     int told = random.nextInt(25) + 2;
                     await().pollInterval(Duration.ZERO)

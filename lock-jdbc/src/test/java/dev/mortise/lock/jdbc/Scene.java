@@ -119,11 +119,6 @@ final class Scene extends AdvisoryScene {
     }
 
     @Override
-    void signal(String name) {
-        server.signal(name);
-    }
-
-    @Override
     void sound() {
         super.sound();
         // The server warns who unlocks what he does not have.

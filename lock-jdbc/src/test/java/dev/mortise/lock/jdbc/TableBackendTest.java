@@ -273,7 +273,7 @@ class TableBackendTest {
     @Test
     void tokensGrow() throws SQLException {
         long last = 0;
-        for (int i = 0; i < 200; i++) {
+        for (int i = 0; i < 50; i++) {
             Grant grant = granted(i % 2 == 0 ? a : b, claim(NAME));
             assertThat(grant.token()).isGreaterThan(last);
             last = grant.token();
@@ -326,7 +326,7 @@ class TableBackendTest {
     @Test
     void renewsAgainAndAgain() {
         Grant grant = granted(a, claim(NAME, Duration.ofMillis(500)));
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 30; i++) {
             Renewal renewal = a.renew(List.of(grant));
             assertThat(renewal.ended()).isEmpty();
             Grant renewed = renewal.live().get(0);

@@ -74,6 +74,11 @@ abstract class TestStore implements AutoCloseable {
     static final Duration LEASE = Duration.ofSeconds(30);
     private static final AtomicLong OWNERS = new AtomicLong();
 
+    /** How often what only chance shows is tried: {@code -Dmortise.thorough=true} asks for more. */
+    static int times(int usual, int thorough) {
+        return Boolean.getBoolean("mortise.thorough") ? thorough : usual;
+    }
+
     private final List<AutoCloseable> open = Collections.synchronizedList(new ArrayList<>());
 
     abstract BackendProvider provider();
@@ -168,13 +173,18 @@ abstract class TestStore implements AutoCloseable {
 
     /** An administrator's connection. */
     Connection sql() throws SQLException {
-        Connection connection = DriverManager.getConnection(adminUrl());
+        Connection connection = admin();
         open.add(connection);
         return connection;
     }
 
+    /** An administrator's connection, for who closes it. */
+    Connection admin() throws SQLException {
+        return DriverManager.getConnection(adminUrl());
+    }
+
     int change(String sql, Object... parameters) throws SQLException {
-        try (Connection connection = DriverManager.getConnection(adminUrl());
+        try (Connection connection = admin();
                 PreparedStatement statement = connection.prepareStatement(sql)) {
             for (int i = 0; i < parameters.length; i++) {
                 statement.setObject(i + 1, parameters[i]);
@@ -184,7 +194,7 @@ abstract class TestStore implements AutoCloseable {
     }
 
     long number(String sql) throws SQLException {
-        try (Connection connection = DriverManager.getConnection(adminUrl());
+        try (Connection connection = admin();
                 Statement statement = connection.createStatement();
                 ResultSet rows = statement.executeQuery(sql)) {
             if (!rows.next()) {
@@ -214,6 +224,16 @@ abstract class TestStore implements AutoCloseable {
     /** A connection that runs a statement, commits it, and then fails instead of answering, where {@code loses} says. */
     static Connection losing(Connection connection, Predicate<String> loses) {
         return wrapped(connection, loses::test);
+    }
+
+    /** A connection that prepares other statements than it is asked for. */
+    static Connection rewriting(Connection connection, UnaryOperator<String> rewritten) {
+        return proxy(Connection.class, (method, arguments) -> {
+            if (method.getName().equals("prepareStatement")) {
+                arguments[0] = rewritten.apply((String) arguments[0]);
+            }
+            return method.invoke(connection, arguments);
+        });
     }
 
     private interface Loses {
