@@ -165,11 +165,16 @@ final class EtcdBackend implements LockBackend {
     private record Passed(Wire.Left left, long asked) {}
 
     EtcdBackend(Wire wire, String prefix, BackendContext context) {
+        this(wire, prefix, context, new LeasePool(wire, context::nanoTime));
+    }
+
+    /** With a pool of which a test knows that it is wrong. */
+    EtcdBackend(Wire wire, String prefix, BackendContext context, LeasePool pool) {
         this.wire = wire;
         this.prefix = prefix;
         this.context = context;
+        this.pool = pool;
         budget = Duration.ofNanos(Math.max(1, context.callTimeout().toNanos() / 100 * 85));
-        pool = new LeasePool(wire, context::nanoTime);
     }
 
     /** Looks whether the store can be used at all, and which leases it gives; closes this if not. */
@@ -425,9 +430,7 @@ final class EtcdBackend implements LockBackend {
         if (lease != null) {
             Wire.Entry own = left == null ? null : left.own();
             boolean clean = left == null || (own != null && own.lease() == lease.id && !left.again());
-            if (clean && !seat.isUnsure()) {
-                pool.giveBack(lease);
-            } else {
+            if (!pool.takesBack(lease, clean && !seat.isUnsure())) {
                 end(seat, lease, limit);
             }
         } else if (left != null && left.own() != null) {

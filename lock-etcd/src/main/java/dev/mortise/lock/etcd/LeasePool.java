@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  * Leases of etcd without a key on them, by their length, so that an acquire need not ask for one first. A few are kept alive
  * here for a minute after their last use. One that was handed out is the claim's, and is not touched here. For any thread.
  */
-final class LeasePool implements AutoCloseable {
+class LeasePool implements AutoCloseable {
     /** How many of a length are kept alive; what comes back beyond that is left to end by itself. */
     private static final int KEPT = 16;
 
@@ -154,6 +154,19 @@ final class LeasePool implements AutoCloseable {
     private synchronized @Nullable Lease poll(long seconds) {
         Deque<Lease> those = idle.get(seconds);
         return those == null ? null : those.pollLast();
+    }
+
+    /**
+     * Takes it back, if it can be used again.
+     *
+     * @param sure whether it has no key on it, and no request that is still on its way can put one there
+     * @return false if its caller has to end it
+     */
+    boolean takesBack(Lease lease, boolean sure) {
+        if (sure) {
+            giveBack(lease);
+        }
+        return sure;
     }
 
     /** What has no key on it, nor ever gets one by a request that is still on its way. */

@@ -12,7 +12,9 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -36,6 +38,16 @@ public final class EtcdCluster implements AutoCloseable {
      * @param settings as for {@link EtcdServer}, the same for all
      */
     public EtcdCluster(int size, String... settings) {
+        this(Collections.nCopies(size, Map.of()), settings);
+    }
+
+    /**
+     * The same.
+     *
+     * @param environments of the members, one each
+     */
+    EtcdCluster(List<Map<String, String>> environments, String... settings) {
+        int size = environments.size();
         network = new TcpProxy[size][size];
         try {
             int[] ports = new int[size];
@@ -52,24 +64,31 @@ public final class EtcdCluster implements AutoCloseable {
                     .mapToObj(i -> "m" + i + "=http://127.0.0.1:" + gates.get(i).port())
                     .collect(Collectors.joining(","));
             for (int i = 0; i < size; i++) {
-                EtcdServer member = new EtcdServer("m" + i, List.of(settings));
+                EtcdServer member = new EtcdServer("m" + i, List.of(settings), environments.get(i));
                 member.join(all, ports[i], gates.get(i).port());
                 members.add(member);
             }
-            // Each answers only when most are there.
-            List<Thread> starts = members.stream()
-                    .map(member -> new Thread(member::launch, "start"))
-                    .toList();
-            starts.forEach(Thread::start);
+            startAll();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** All that do not run, side by side, because each answers only when most are there. Returns when all do. */
+    void startAll() {
+        List<Thread> starts = members.stream()
+                .filter(member -> !member.isAlive())
+                .map(member -> new Thread(member::launch, "start"))
+                .toList();
+        starts.forEach(Thread::start);
+        try {
             for (Thread start : starts) {
                 start.join();
             }
-            members.forEach(EtcdServer::awaitHealth);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }
+        members.forEach(EtcdServer::awaitHealth);
     }
 
     public int size() {
@@ -105,6 +124,20 @@ public final class EtcdCluster implements AutoCloseable {
             pause();
         }
         throw new AssertionError("no leader for a minute");
+    }
+
+    /** The leader, which is not this one: that may not answer even to be asked. Waits for one. */
+    EtcdServer leaderBesides(int lost) {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (System.nanoTime() < end) {
+            for (int i = 0; i < members.size(); i++) {
+                if (i != lost && members.get(i).isAlive() && members.get(i).isLeader()) {
+                    return members.get(i);
+                }
+            }
+            pause();
+        }
+        throw new AssertionError("no other leader for a minute");
     }
 
     /** Waits until all members that run answer, with a majority behind them. */

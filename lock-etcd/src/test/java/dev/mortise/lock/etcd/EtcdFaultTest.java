@@ -13,7 +13,6 @@ import dev.mortise.lock.spi.LockBackend;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -27,8 +26,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Three members that fail in every way under load. Whatever happens, no holder counts on a lock that another one was granted,
- * tokens are unique and in the order of holding, no lease ends before its time, and calls end in time. What is stated of
+ * What befalls three members, or one client's way to them, and not the whole store, which the kit's faults do; under load.
+ * Whatever happens, no holder counts on a lock that another one was granted, tokens are unique and in the order of holding, no lease ends before its time, and calls end in time. What is stated of
  * service is in {@link #SERVICE}.
  */
 class EtcdFaultTest {
@@ -44,6 +43,9 @@ class EtcdFaultTest {
 
     /** How long an election takes at most, with what {@link EtcdServer} sets, if nobody else stands. */
     private static final Duration ELECTION = Duration.ofSeconds(1);
+
+    /** Each as often as it was when it was written. */
+    private static final boolean THOROUGH = Boolean.getBoolean("mortise.thorough");
 
     private static EtcdCluster cluster;
 
@@ -101,22 +103,11 @@ class EtcdFaultTest {
         }
     }
 
-    @Test
-    void eachMemberIsKilledAndComesBack() {
-        load();
-        for (EtcdServer member : cluster.members()) {
-            member.kill();
-            load.awaitService(SERVICE);
-            member.start();
-            load.awaitService(SERVICE);
-        }
-    }
-
     /** As an upgrade does it. */
     @Test
     void membersAreRestartedInTurn() throws Exception {
         load();
-        for (int round = 0; round < 2; round++) {
+        for (int round = 0; round < (THOROUGH ? 2 : 1); round++) {
             for (EtcdServer member : cluster.members()) {
                 ProcessHandle.of(member.pid()).ifPresent(ProcessHandle::destroy);
                 await().atMost(Duration.ofSeconds(30)).until(() -> !member.isAlive());
@@ -169,7 +160,7 @@ class EtcdFaultTest {
         EtcdServer next;
         cluster.member(leader).freeze();
         try {
-            next = leaderBesides(leader);
+            next = cluster.leaderBesides(leader);
             TimeUnit.NANOSECONDS.sleep(frozen.toNanos());
             // It is not told of the next one before it has answered.
             cluster.cutOff(leader);
@@ -200,15 +191,6 @@ class EtcdFaultTest {
         }
     }
 
-    /** The leader, which is not this one: that may not answer even to be asked. */
-    private static EtcdServer leaderBesides(int frozen) {
-        List<EtcdServer> others = new ArrayList<>(cluster.members());
-        others.remove(frozen);
-        return await().atMost(Duration.ofSeconds(30))
-                .until(() -> others.stream().filter(EtcdServer::isLeader).findFirst(), Optional::isPresent)
-                .orElseThrow();
-    }
-
     /** What is left of the lease of a key, in whole seconds, by the leader. */
     private static long left(EtcdServer member, String key) {
         String lease = field(member.ctl("get", key, "-w", "fields"), "Lease");
@@ -227,7 +209,7 @@ class EtcdFaultTest {
     @Test
     void leadersChangeAllTheTime() throws Exception {
         load();
-        for (int i = 0; i < 10; i++) {
+        for (int i = 0; i < (THOROUGH ? 10 : 5); i++) {
             int leader = cluster.leader();
             String status = cluster.member((leader + 1) % 3).ctl("endpoint", "status", "-w", "fields");
             String id = field(status, "MemberID");
@@ -288,7 +270,7 @@ class EtcdFaultTest {
     @Test
     void aClientIsCutOffFromAMajority() {
         load();
-        for (int left = 0; left < 3; left++) {
+        for (int left = 0; left < (THOROUGH ? 3 : 1); left++) {
             ways.get(0).blackHole((left + 1) % 3);
             ways.get(0).refuse((left + 2) % 3);
             load.awaitService(SERVICE);

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.HttpURLConnection;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
@@ -14,6 +15,8 @@ import java.util.Base64;
 import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -34,6 +37,7 @@ public final class EtcdServer implements AutoCloseable {
     private final Path folder;
     private final String name;
     private final List<String> settings;
+    private final Map<String, String> environment;
     private final Thread atExit = new Thread(this::kill);
 
     /** For a member of a cluster: set by that. */
@@ -54,14 +58,15 @@ public final class EtcdServer implements AutoCloseable {
      *     {@code --cert-file} it speaks TLS to its clients
      */
     public EtcdServer(String... settings) {
-        this("one", List.of(settings));
+        this("one", List.of(settings), Map.of());
         start();
     }
 
     /** Does not start it. */
-    EtcdServer(String name, List<String> settings) {
+    EtcdServer(String name, List<String> settings, Map<String, String> environment) {
         this.name = name;
         this.settings = List.copyOf(settings);
+        this.environment = Map.copyOf(environment);
         secure = settings.contains("--cert-file");
         try {
             folder = Files.createTempDirectory("met");
@@ -114,6 +119,7 @@ public final class EtcdServer implements AutoCloseable {
                     .redirectOutput(ProcessBuilder.Redirect.appendTo(
                             folder.resolve("log").toFile()));
             builder.environment().keySet().removeIf(key -> key.startsWith("ETCD"));
+            builder.environment().putAll(environment);
             try {
                 process = builder.start();
             } catch (IOException e) {
@@ -181,13 +187,19 @@ public final class EtcdServer implements AutoCloseable {
         }
     }
 
-    /** A port of the loopback that was free a moment ago. */
+    /** A port of the loopback that is free, and not one of those that the system gives to outgoing connections. */
     static int freePort() {
-        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return free.getLocalPort();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+        for (int i = 0; i < 1000; i++) {
+            int port = ThreadLocalRandom.current().nextInt(12_000, 32_000);
+            try (ServerSocket free = new ServerSocket()) {
+                free.setReuseAddress(false);
+                free.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), 1);
+                return port;
+            } catch (IOException e) {
+                // Taken.
+            }
         }
+        throw new AssertionError("no free port");
     }
 
     /** Where its clients connect to. */
@@ -200,7 +212,7 @@ public final class EtcdServer implements AutoCloseable {
     }
 
     public boolean isAlive() {
-        return process.isAlive();
+        return process != null && process.isAlive();
     }
 
     /** Where its data and its log are. */
@@ -392,9 +404,31 @@ public final class EtcdServer implements AutoCloseable {
         }
     }
 
-    @Override
-    public void close() {
-        kill();
+    /** What it has in it now, as one file for {@link #restore}. */
+    Path snapshot() {
+        Path file = folder.resolve("snapshot" + System.nanoTime());
+        ctl("snapshot", "save", file.toString());
+        return file;
+    }
+
+    /** While it does not run: all of its data is gone. */
+    void loseData() {
+        delete(folder.resolve("data"));
+    }
+
+    /** While it does not run: its data is what was in that snapshot, of this server or of another member. */
+    void restore(Path snapshot) {
+        loseData();
+        String all = peers.isEmpty() ? name + "=http://127.0.0.1:" + peerPort : peers;
+        int advertised = peers.isEmpty() ? peerPort : advertisedPeerPort;
+        List<String> words = new ArrayList<>(List.of("snapshot", "restore", snapshot.toString()));
+        Collections.addAll(words, "--data-dir", folder.resolve("data").toString());
+        Collections.addAll(words, "--name", name, "--initial-cluster", all);
+        Collections.addAll(words, "--initial-advertise-peer-urls", "http://127.0.0.1:" + advertised);
+        ctl(words.toArray(new String[0]));
+    }
+
+    private static void delete(Path folder) {
         try (Stream<Path> files = Files.walk(folder)) {
             for (Path each : files.sorted(Comparator.reverseOrder()).collect(Collectors.toList())) {
                 Files.delete(each);
@@ -402,6 +436,12 @@ public final class EtcdServer implements AutoCloseable {
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+    }
+
+    @Override
+    public void close() {
+        kill();
+        delete(folder);
         try {
             Runtime.getRuntime().removeShutdownHook(atExit);
         } catch (IllegalStateException e) {

@@ -7,6 +7,6 @@ import dev.mortise.lock.tck.Store;
 class EtcdTckTest extends LockTck {
     @Override
     protected Store store() {
-        return new EtcdStore();
+        return EtcdStore.one();
     }
 }
