@@ -20,7 +20,7 @@ import org.apache.zookeeper.client.ZKClientConfig;
 import org.apache.zookeeper.data.ACL;
 
 /** How to come to the servers: where they are, who asks, and what TLS is asked for. Immutable. */
-final class Connector {
+class Connector {
     /** A proof of who asks. */
     static final class Login {
         private final String scheme;
@@ -69,6 +69,33 @@ final class Connector {
             handle.addAuthInfo(login.scheme, login.secret);
         }
         return handle;
+    }
+
+    /** A second way to a session that is there already, as one that has seen nothing yet. Does not wait for it. */
+    Again again(ZooKeeper session, Watcher watcher) throws IOException {
+        Hosts provider = new Hosts(addresses(), 1, System::nanoTime);
+        return new Again(hosts.get(), session, watcher, provider, config);
+    }
+
+    /** Which can be left without an end of the session. */
+    static final class Again extends ZooKeeper {
+        private Again(String hosts, ZooKeeper session, Watcher watcher, Hosts provider, ZKClientConfig config)
+                throws IOException {
+            super(
+                    hosts,
+                    session.getSessionTimeout(),
+                    watcher,
+                    session.getSessionId(),
+                    session.getSessionPasswd(),
+                    false,
+                    provider,
+                    config);
+        }
+
+        /** Waits for its threads. */
+        void leave() {
+            cnxn.disconnect();
+        }
     }
 
     /** Why no server lets this client in; the library only tells its log. Takes a moment for each server. */

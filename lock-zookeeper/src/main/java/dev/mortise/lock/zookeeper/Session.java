@@ -98,6 +98,9 @@ final class Session implements Watcher {
     private volatile long lastWrite;
     private volatile long lastKick;
 
+    /** When its connection was lost, or when it was last asked about; only while it has none. */
+    private volatile long lostAt;
+
     /**
      * Begins one; {@link #opened} tells when it is there.
      *
@@ -116,6 +119,7 @@ final class Session implements Watcher {
         lastWrite = made;
         lastKick = made;
         lastBeat = made;
+        lostAt = made;
         proof = new Proof(tau, Math.max(1, tau / 16));
         hosts = new Connector.Hosts(connector.addresses(), parts, ticker);
         handle = connector.connect(timeoutMillis, this, hosts);
@@ -151,9 +155,60 @@ final class Session implements Watcher {
                 connected = false;
                 open.complete(false);
             }
-            default -> connected = false;
+            default -> {
+                // Told again with each attempt to connect that fails.
+                if (connected) {
+                    lostAt = ticker.getAsLong();
+                }
+                connected = false;
+            }
         }
         changed();
+    }
+
+    /**
+     * Asks the servers whether they know it, if it has no connection for so long. Its own handle does not come to hear: one
+     * that has seen more than they have is turned away by servers that have lost their data, again and again and without a
+     * word. Does not wait.
+     */
+    void askAgain(long lostFor) {
+        if (connected || isDead() || !proof.isOpened() || ticker.getAsLong() - lostAt < lostFor) {
+            return;
+        }
+        // Where they know it this counts as a sign of life to them: not again before it can have ended.
+        lostAt = ticker.getAsLong() + timeout();
+        Thread asks = new Thread(() -> ask(lostFor), "mortise-zookeeper-ask");
+        asks.setDaemon(true);
+        asks.start();
+    }
+
+    private void ask(long nanos) {
+        CompletableFuture<Event.KeeperState> said = new CompletableFuture<>();
+        Connector.Again again;
+        try {
+            again = connector.again(handle, event -> {
+                if (event.getState() == Event.KeeperState.SyncConnected
+                        || event.getState() == Event.KeeperState.Expired) {
+                    said.complete(event.getState());
+                }
+            });
+        } catch (IOException e) {
+            LOG.log(Level.DEBUG, "no second way to a session", e);
+            return;
+        }
+        try {
+            if (said.get(nanos, TimeUnit.NANOSECONDS) == Event.KeeperState.Expired) {
+                expired = true;
+                changed();
+            }
+        } catch (TimeoutException e) {
+            // Nobody is there to be asked; again in a while.
+            lostAt = ticker.getAsLong();
+        } catch (InterruptedException | ExecutionException e) {
+            LOG.log(Level.DEBUG, "asking for a session", e);
+        } finally {
+            again.leave();
+        }
     }
 
     private void changed() {

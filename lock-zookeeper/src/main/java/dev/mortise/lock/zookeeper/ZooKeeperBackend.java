@@ -358,6 +358,8 @@ final class ZooKeeperBackend implements LockBackend {
             List<Session> done = new ArrayList<>();
             lock.lock();
             try {
+                current.values().forEach(session -> session.askAgain(callTimeout));
+                old.forEach(session -> session.askAgain(callTimeout));
                 current.values().removeIf(session -> {
                     long idle = now - session.lastAnswer();
                     boolean unused = session.users.get() == 0

@@ -306,6 +306,29 @@ class ZooKeeperBackendTest {
         thief.close();
     }
 
+    /** The library is turned away by servers that know less than it has seen, for ever and without a word. */
+    @Test
+    void aReleaseIsAnsweredByAServerThatHasLostItsData() throws Exception {
+        try (ZooKeeperStore own = new ZooKeeperStore();
+                ZooKeeperBackend backend = own.connect(Duration.ofSeconds(1))) {
+            Claim released = claim(name(), LEASE);
+            for (int i = 0; i < 20; i++) {
+                granted(backend, released);
+                assertThat(backend.release(released)).isTrue();
+                released = claim(released.name(), LEASE);
+            }
+            Grant held = granted(backend, released);
+            own.server.kill();
+            own.server.loseData();
+            own.server.start();
+            await().atMost(LONGEST)
+                    .ignoreExceptionsInstanceOf(LockStoreException.class)
+                    .until(() -> !backend.release(held.claim()));
+            assertThat(backend.renew(List.of(held)).ended()).containsExactly(held);
+            await().atMost(LONGEST).until(() -> backend.contents().startsWith("claims 0,"));
+        }
+    }
+
     @Test
     void aSessionThatNobodyUsesIsClosed() throws Exception {
         try (ZooKeeperBackend backend =

@@ -16,6 +16,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -45,6 +46,16 @@ public final class ZooKeeperCluster implements AutoCloseable {
      * @param settings as for {@link ZooKeeperServer}, of all
      */
     public ZooKeeperCluster(int members, String... settings) {
+        this(Collections.nCopies(members, Map.of()), settings);
+    }
+
+    /**
+     * The same.
+     *
+     * @param environments of the members, one each
+     */
+    ZooKeeperCluster(List<Map<String, String>> environments, String... settings) {
+        int members = environments.size();
         List<Integer> quorum = ports(members);
         List<Integer> election = ports(members);
         boolean fine = false;
@@ -69,10 +80,9 @@ public final class ZooKeeperCluster implements AutoCloseable {
                     lines.add("server." + (j + 1) + "=127.0.0.1:" + quorumPort + ":" + electionPort);
                 }
                 ways.add(from);
-                servers.add(ZooKeeperServer.member(i + 1, ZooKeeperServer.freePort(), lines));
+                servers.add(ZooKeeperServer.member(i + 1, ZooKeeperServer.freePort(), lines, environments.get(i)));
             }
-            servers.forEach(ZooKeeperServer::start);
-            IntStream.range(0, members).forEach(this::awaitMember);
+            startAll();
             fine = true;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -83,10 +93,20 @@ public final class ZooKeeperCluster implements AutoCloseable {
         }
     }
 
+    /** All of them, none of which runs. */
+    void startAll() {
+        servers.forEach(ZooKeeperServer::start);
+        IntStream.range(0, servers.size()).forEach(this::awaitMember);
+    }
+
     private static List<Integer> ports(int many) {
         return IntStream.range(0, many)
                 .mapToObj(i -> ZooKeeperServer.freePort())
                 .collect(Collectors.toCollection(ArrayList::new));
+    }
+
+    public List<ZooKeeperServer> servers() {
+        return List.copyOf(servers);
     }
 
     public ZooKeeperServer server(int number) {
@@ -111,10 +131,15 @@ public final class ZooKeeperCluster implements AutoCloseable {
      * as soon as it, or this, has noticed.
      */
     public int leader() {
+        return leaderBesides(-1);
+    }
+
+    /** The same, if one is known not to lead any more; it is not asked. */
+    int leaderBesides(int lost) {
         int[] leader = {-1};
         await().atMost(LONGEST).pollInterval(Duration.ofMillis(20)).until(() -> {
             for (int i = 0; i < servers.size(); i++) {
-                if (leads(i)) {
+                if (i != lost && leads(i)) {
                     leader[0] = i;
                     return true;
                 }

@@ -30,6 +30,7 @@ public final class ZooKeeperServer implements AutoCloseable {
 
     private final Path folder;
     private final List<String> settings;
+    private final Map<String, String> environment;
     private final Thread atExit = new Thread(this::kill);
     private final boolean alone;
     private int port;
@@ -42,13 +43,18 @@ public final class ZooKeeperServer implements AutoCloseable {
      *     -Dznode.container.checkIntervalMs=100}
      */
     public ZooKeeperServer(String... settings) {
-        this(true, freePort(), List.of(settings));
+        this(Map.of(), settings);
+    }
+
+    /** The same, with this in its environment. */
+    ZooKeeperServer(Map<String, String> environment, String... settings) {
+        this(true, freePort(), List.of(settings), environment);
         start();
     }
 
     /** A member of a cluster, not started. */
-    static ZooKeeperServer member(int number, int port, List<String> settings) {
-        ZooKeeperServer member = new ZooKeeperServer(false, port, settings);
+    static ZooKeeperServer member(int number, int port, List<String> settings, Map<String, String> environment) {
+        ZooKeeperServer member = new ZooKeeperServer(false, port, settings, environment);
         try {
             Files.createDirectories(member.data());
             Files.writeString(member.data().resolve("myid"), String.valueOf(number));
@@ -58,8 +64,9 @@ public final class ZooKeeperServer implements AutoCloseable {
         return member;
     }
 
-    private ZooKeeperServer(boolean alone, int port, List<String> settings) {
+    private ZooKeeperServer(boolean alone, int port, List<String> settings, Map<String, String> environment) {
         this.alone = alone;
+        this.environment = Map.copyOf(environment);
         this.port = port;
         this.settings = List.copyOf(settings);
         try {
@@ -153,6 +160,7 @@ public final class ZooKeeperServer implements AutoCloseable {
                 .redirectOutput(
                         ProcessBuilder.Redirect.appendTo(folder.resolve("log").toFile()));
         builder.environment().remove("JAVA_TOOL_OPTIONS");
+        builder.environment().putAll(environment);
         return builder.start();
     }
 
@@ -258,6 +266,11 @@ public final class ZooKeeperServer implements AutoCloseable {
         return all;
     }
 
+    /** Such as 3.9.5. */
+    public String version() {
+        return metrics().getOrDefault("version", "").replaceAll("-.*", "");
+    }
+
     /** STOP or CONT. */
     public void signal(String name) {
         try {
@@ -297,9 +310,41 @@ public final class ZooKeeperServer implements AutoCloseable {
         }
     }
 
-    @Override
-    public void close() {
-        kill();
+    /** A copy of its data, for {@link #restore}; as it is on the disk if it is stopped by a signal meanwhile. */
+    Path copy() {
+        Path copy = folder.resolve("copy" + System.nanoTime());
+        copy(log(data()), copy);
+        return copy;
+    }
+
+    /** While it does not run: its data is what was copied. */
+    void restore(Path copy) {
+        loseData();
+        copy(copy, log(data()));
+    }
+
+    /** While it does not run: all of its data is gone. */
+    void loseData() {
+        delete(log(data()));
+    }
+
+    /** Transactions, snapshots and epochs; not the number of a member. */
+    private static Path log(Path data) {
+        return data.resolve("version-2");
+    }
+
+    private static void copy(Path from, Path to) {
+        try (Stream<Path> files = Files.list(from)) {
+            Files.createDirectories(to);
+            for (Path each : files.collect(Collectors.toList())) {
+                Files.copy(each, to.resolve(each.getFileName()));
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static void delete(Path folder) {
         try (Stream<Path> files = Files.walk(folder)) {
             for (Path each : files.sorted(Comparator.reverseOrder()).collect(Collectors.toList())) {
                 Files.delete(each);
@@ -307,6 +352,12 @@ public final class ZooKeeperServer implements AutoCloseable {
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+    }
+
+    @Override
+    public void close() {
+        kill();
+        delete(folder);
         try {
             Runtime.getRuntime().removeShutdownHook(atExit);
         } catch (IllegalStateException e) {

@@ -7,6 +7,6 @@ import dev.mortise.lock.tck.Store;
 class ZooKeeperTckTest extends LockTck {
     @Override
     protected Store store() {
-        return new ZooKeeperStore();
+        return ZooKeeperStore.one();
     }
 }
