@@ -24,6 +24,7 @@ final class Commands {
                 .addSubcommand("run", run())
                 .addSubcommand("status", status())
                 .addSubcommand("stores", stores())
+                .addSubcommand("tck", tck())
                 .addSubcommand("init", init())
                 .usageMessage(usage("Runs commands under distributed locks. docs/command-line.md is the manual."));
     }
@@ -73,6 +74,38 @@ final class Commands {
                 .name("stores")
                 .addOption(help())
                 .usageMessage(usage("Lists the kinds of store found, with what they promise and their options."));
+    }
+
+    private static CommandSpec tck() {
+        return CommandSpec.create()
+                .name("tck")
+                .addPositional(PositionalParamSpec.builder()
+                        .index("0")
+                        .arity("0..1")
+                        .type(String.class)
+                        .paramLabel("URI")
+                        .description("The store. Default MORTISE_STORE.")
+                        .build())
+                .addOption(option())
+                .addOption(value("DIR", "Where report.html and report.json go. Default mortise-tck.", "--report"))
+                .addOption(value("TEXT", "What all names begin with. Default tck- and something random.", "--prefix"))
+                .addOption(value("N", "The first seed of what is generated. Default 1.", "--seed"))
+                .addOption(value("N", "How many scenarios are generated. Default 120.", "--scenarios"))
+                .addOption(value("N", "Goes on with new scenarios for so many minutes. Default 0.", "--minutes"))
+                .addOption(OptionSpec.builder("--no-processes")
+                        .description("Start no clients in processes of their own.")
+                        .build())
+                .addOption(OptionSpec.builder("-q", "--quiet")
+                        .description("Do not tell how far it is.")
+                        .build())
+                .addOption(help())
+                .usageMessage(
+                        usage(
+                                        "Tests whether a store in use keeps the rules of docs/spec.md. Only clients' own calls are"
+                                                + " made, under names of its own, which are released at the end.")
+                                .footer(
+                                        "",
+                                        "Exit code: 0 all tested rules hold; 1 one is broken; 64 usage; 69 store; 128+n signal n."));
     }
 
     private static CommandSpec init() {
@@ -158,8 +191,12 @@ final class Commands {
                         + see;
             }
             return e.getCommandLine().getParent() == null
-                    ? "there is no such command: run, status, stores and init are" + see
-                    : "there is one argument too many; a command to run goes behind two dashes: -- COMMAND" + see;
+                    ? "there is no such command: run, status, stores, tck and init are" + see
+                    : "there is one argument too many"
+                            + (e.getCommandLine().getCommandName().equals("run")
+                                    ? "; a command to run goes behind two dashes: -- COMMAND"
+                                    : "")
+                            + see;
         }
         if (e instanceof CommandLine.OverwrittenOptionException overwritten
                 && overwritten.getOverwritten() instanceof OptionSpec option) {

@@ -83,13 +83,14 @@ final class Main {
             return 0;
         }
         if (!parsed.hasSubcommand()) {
-            throw new Failure(Failure.USAGE, "say what to do: run, status, stores or init; see mortise --help");
+            throw new Failure(Failure.USAGE, "say what to do: run, status, stores, tck or init; see mortise --help");
         }
         ParseResult command = parsed.subcommand();
         return switch (command.commandSpec().name()) {
             case "run" -> run(command, arguments, dashes);
             case "status" -> status(command, arguments, dashes);
             case "init" -> init(command);
+            case "tck" -> tck(command);
             default -> stores();
         };
     }
@@ -171,6 +172,15 @@ final class Main {
         Store store = Store.of(uri, parsed.matchedOptionValue("-o", List.of()));
         RedlockLocks.initialise(store.uri, store.options).forEach(System.out::println);
         return 0;
+    }
+
+    private static int tck(ParseResult parsed) throws Failure {
+        String uri = parsed.matchedPositionalValue(0, null);
+        if (uri == null && System.getenv("MORTISE_STORE") == null) {
+            throw new Failure(Failure.USAGE, "name the store: mortise tck URI");
+        }
+        Store store = Store.of(uri, parsed.matchedOptionValue("-o", List.of()));
+        return new Tck(store, parsed).call();
     }
 
     private static String seconds(Duration d) {
