@@ -44,10 +44,22 @@ final class TableFaults {
             all.addAll(TcpProxy.FAULTS);
             all.addAll(List.of(Fault.SERVER_STOPPED, Fault.SERVER_KILLED));
         }
+        if (corrupts()) {
+            all.removeAll(List.of(Fault.SERVER_KILLED, Fault.DATA_LOST, Fault.DATA_OLD));
+        }
         return all;
     }
 
+    /** A kill under load was seen to leave a file that H2 itself cannot read any more. */
+    private boolean corrupts() {
+        return server.map(H2Server.class::isInstance).orElse(false);
+    }
+
     Map<StoreEvent, String> impossible() {
+        if (corrupts()) {
+            String why = "a kill can leave a file of H2 that it cannot read any more; then nothing answers";
+            return Map.of(StoreEvent.STORE_RESTART, why, StoreEvent.RESTART_WITHOUT_DATA, why);
+        }
         return server.isPresent()
                 ? Map.of()
                 : Map.of(

@@ -167,7 +167,7 @@ abstract class TransactionDatabase implements AutoCloseable {
     /** A database of its own. */
     private static final class MariaDb extends TransactionDatabase {
         private final MariaDbServer server = MariaDbServer.shared();
-        private final String name = "d" + NUMBERS.incrementAndGet();
+        private final String name = "t" + NUMBERS.incrementAndGet();
 
         MariaDb() throws SQLException {
             server.sql("CREATE DATABASE " + name);
