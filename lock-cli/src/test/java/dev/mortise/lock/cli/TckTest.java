@@ -16,6 +16,7 @@ import dev.mortise.lock.spi.Option;
 import dev.mortise.lock.spi.Renewal;
 import dev.mortise.lock.spi.StoreUri;
 import java.io.File;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -108,9 +109,13 @@ class TckTest {
             Set<String> commands = new TreeSet<>();
             long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(5);
             while (run.process.isAlive() && System.nanoTime() < end) {
-                run.process
-                        .descendants()
-                        .forEach(p -> commands.add(Mortise.read(Path.of("/proc/" + p.pid() + "/cmdline"))));
+                run.process.descendants().forEach(p -> {
+                    try {
+                        commands.add(Files.readString(Path.of("/proc/" + p.pid() + "/cmdline")));
+                    } catch (IOException e) {
+                        // It has ended.
+                    }
+                });
                 TimeUnit.MILLISECONDS.sleep(100);
             }
             assertThat(run.exit()).as(run.err() + run.out()).isZero();

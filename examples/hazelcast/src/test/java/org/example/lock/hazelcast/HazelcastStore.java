@@ -6,6 +6,7 @@ import com.hazelcast.map.IMap;
 import dev.mortise.lock.spi.BackendContext;
 import dev.mortise.lock.spi.LockBackend;
 import dev.mortise.lock.spi.StoreUri;
+import dev.mortise.lock.spi.StoreEvent;
 import dev.mortise.lock.tck.Fault;
 import dev.mortise.lock.tck.Faults;
 import dev.mortise.lock.tck.Store;
@@ -248,6 +249,12 @@ class HazelcastStore implements Store {
         @Override
         public void heal() {
             eachFromClients(TcpProxy::heal);
+        }
+
+        /** Two hold at a time only if the members are back before the lease of the first is over. */
+        @Override
+        public Set<StoreEvent> seldom() {
+            return Set.of(StoreEvent.RESTART_WITHOUT_DATA);
         }
 
         @Override
